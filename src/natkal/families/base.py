@@ -1,0 +1,107 @@
+"""What an observation is: the interface every exponential family answers (Appendix of the paper)."""
+
+import abc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natkal.typing import Array, Float, Num
+
+Natural = Float[Array, " k"]
+Raw = Float[Array, " raw"]
+Event = Num[Array, "..."]
+
+
+class Family(abc.ABC):
+    r"""An exponential family `p(y | nu) = exp(nu . T(y) - log Z(nu)) base(y)`, for one observation `y`.
+
+    Every method takes one observation or one parameter vector; `jax.vmap` gives the batched ones.
+    A family states `dim` (entries of T), `event_shape` (shape of y), `log_partition`, `sufficient_statistic`, `natural` and
+    `sample`; mean, covariance and root then follow by differentiation, and are overridden where a closed form is
+    faster or safer.
+
+    Two sets of coordinates: `natural` (nu) is the paper's beta; `raw` is what a network may put out freely, and `link`
+    maps raw to natural so that any real vector lies in the domain. `score` and `root` are the two things a
+    filter needs of an observation, in raw coordinates: the gradient of log p and a root of the Fisher matrix.
+    """
+
+    dim: int
+    event_shape: tuple[int, ...] = ()
+    domain: str = "any real number"
+
+    @property
+    def raw_dim(self) -> int:
+        """How many unconstrained outputs a model gives for this family."""
+        return self.dim
+
+    # -- the family itself ---------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def sufficient_statistic(self, y: Event) -> Natural:
+        """T(y)."""
+
+    @abc.abstractmethod
+    def log_partition(self, natural: Natural) -> Float[Array, ""]:
+        """Log Z(nu)."""
+
+    @abc.abstractmethod
+    def log_base(self, y: Event) -> Float[Array, ""]:
+        """Log of the reference measure's density at y."""
+
+    @abc.abstractmethod
+    def natural(self, mean: Natural) -> Natural:
+        """The natural parameter with this mean: the inverse of `mean`."""
+
+    @abc.abstractmethod
+    def sample(self, key: Array, natural: Natural) -> Event:
+        """One draw y ~ p(. | nu)."""
+
+    def mean(self, natural: Natural) -> Natural:
+        """E[T(y)] = d log Z / d nu   (Appendix, first identities)."""
+        return jax.grad(self.log_partition)(natural)
+
+    def cov(self, natural: Natural) -> Float[Array, "k k"]:
+        """Cov[T(y)] = d mean / d nu: the Fisher matrix of nu, and R of Def. 5."""
+        return jax.hessian(self.log_partition)(natural)
+
+    def noise_root(self, natural: Natural) -> Float[Array, "k r"]:
+        """A matrix B with B B' = Cov[T(y)], without ever inverting the covariance."""
+        values, vectors = jnp.linalg.eigh(self.cov(natural))
+        return vectors * jnp.sqrt(jnp.maximum(values, 0.0))
+
+    def log_prob(self, natural: Natural, y: Event) -> Float[Array, ""]:
+        """Log p(y | nu)."""
+        return natural @ self.sufficient_statistic(y) - self.log_partition(natural) + self.log_base(y)
+
+    # -- in the coordinates of a network's output ----------------------------------------------------------------
+
+    def link(self, raw: Raw) -> Natural:
+        """From unconstrained outputs to natural parameters; the identity where every real nu is allowed."""
+        return raw
+
+    def score(self, raw: Raw, y: Event) -> Raw:
+        """d log p(y | link(raw)) / d raw = (d nu / d raw)' (T(y) - mean)."""
+        natural, pullback = jax.vjp(self.link, raw)
+        return pullback(self.sufficient_statistic(y) - self.mean(natural))[0]
+
+    def root(self, raw: Raw) -> Float[Array, "raw r"]:
+        """C with C C' = the Fisher matrix of raw = (d nu / d raw)' Cov[T] (d nu / d raw)."""
+        natural, pullback = jax.vjp(self.link, raw)
+        return jax.vmap(lambda column: pullback(column)[0], in_axes=1, out_axes=1)(self.noise_root(natural))
+
+    # -- what front ends ask before anything reaches the device ----------------------------------------------------
+
+    def in_domain(self, targets: np.ndarray) -> np.ndarray:
+        """For targets of shape (n, *event_shape), which of the n are possible values of y."""
+        return np.isfinite(targets).reshape(len(targets), -1).all(axis=1)
+
+    def check_targets(self, targets: np.ndarray, first_row: int = 0) -> None:
+        """Raise a `ValueError` that names the first target this family cannot produce."""
+        targets = np.asarray(targets)
+        if targets.shape[1:] != self.event_shape:
+            raise ValueError(f"targets: each must have shape {self.event_shape} for {self}, got {targets.shape[1:]}")
+        good = self.in_domain(targets)
+        if not good.all():
+            row = int(np.argmin(good))
+            raise ValueError(f"target {targets[row]} is outside the domain of {self}: {self.domain} (row {first_row + row})")
