@@ -1,0 +1,58 @@
+"""The seam between a model and the engine: linearise here, correct there, nothing else."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from natkal.families.base import Family
+from natkal.typing import Array, Float, Params
+
+
+class Linearization(NamedTuple):
+    """A model around one parameter value, for one input: `raw(theta + d) = raw + A d`, with A behind `pullback`."""
+
+    raw: Float[Array, " k"]
+    pullback: Callable[[Float[Array, "m k"]], Float[Array, "m p"]]
+    carry: Any
+
+
+class Model(Protocol):
+    """Anything that predicts one observation from parameters, a carry and an input."""
+
+    params: Params
+    outputs: Family
+
+    @property
+    def size(self) -> int:
+        """How many numbers the parameters hold (p)."""
+        ...
+
+    def init_carry(self) -> Any:
+        """What the model remembers before the first observation."""
+        ...
+
+    def linearize(self, params: Params, carry: Any, inputs: Any) -> Linearization:
+        """Predict, and differentiate the prediction with respect to the parameters."""
+        ...
+
+    def correct(self, carry: Any, step: Float[Array, " p"]) -> Any:
+        """The carry once the parameters have moved by `step`."""
+        ...
+
+    def unravel(self, flat: Float[Array, " p"]) -> Params:
+        """A flat vector as the parameter pytree."""
+        ...
+
+
+def ravel(params: Params) -> Float[Array, " p"]:
+    """The parameter pytree as one flat vector, leaves in `jax.tree` order."""
+    return ravel_pytree(params)[0]
+
+
+def ravel_rows(rows: Params) -> Float[Array, "m p"]:
+    """A pytree whose leaves carry a leading axis of m rows, as an (m, p) matrix."""
+    leaves = jax.tree.leaves(rows)
+    return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)

@@ -1,0 +1,103 @@
+"""Memoryless models: the prediction depends on the parameters and the current input alone."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from natkal.families.base import Family
+from natkal.families.coordinates import in_natural_coordinates
+from natkal.models.base import Linearization, ravel_rows
+from natkal.typing import Array, Float, Params
+
+Output = Literal["unconstrained", "natural", "mean"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StaticModel:
+    """`raw = apply(params, u)` under an exponential family; build it with `static_model`."""
+
+    apply: Callable[[Params, Any], Array]
+    params: Params
+    family: Family
+    outputs: Family
+
+    @property
+    def size(self) -> int:
+        """How many numbers the parameters hold (p)."""
+        return sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
+
+    def init_carry(self) -> tuple[()]:
+        """A static model remembers nothing."""
+        return ()
+
+    def raw(self, params: Params, inputs: Any) -> Float[Array, " k"]:
+        """The output in the coordinates of `self.outputs`."""
+        return jnp.reshape(self.apply(params, inputs), (-1,))
+
+    def natural(self, params: Params, inputs: Any) -> Float[Array, " k"]:
+        """The natural parameters predicted for these inputs."""
+        return self.outputs.link(self.raw(params, inputs))
+
+    def mean(self, params: Params, inputs: Any) -> Float[Array, " k"]:
+        """The mean parameters, the paper's y-hat = h(theta, u)."""
+        return self.outputs.mean(self.natural(params, inputs))
+
+    def linearize(self, params: Params, carry: tuple[()], inputs: Any) -> Linearization:
+        """Predict, with one backward pass per row asked of `pullback`."""
+        raw, vjp = jax.vjp(lambda params: self.raw(params, inputs), params)
+
+        def pullback(rows: Float[Array, "m k"]) -> Float[Array, "m p"]:
+            return ravel_rows(jax.vmap(lambda row: vjp(row)[0])(rows))
+
+        return Linearization(raw=raw, pullback=pullback, carry=carry)
+
+    def correct(self, carry: tuple[()], step: Float[Array, " p"]) -> tuple[()]:
+        """Nothing to correct."""
+        return carry
+
+    def unravel(self, flat: Float[Array, " p"]) -> Params:
+        """A flat vector as the parameter pytree."""
+        return ravel_pytree(self.params)[1](flat)
+
+
+def static_model(
+    apply: Callable[[Params, Any], Array], params: Params, family: Family, *, output: Output = "unconstrained"
+) -> StaticModel:
+    """A memoryless model `apply(params, u)` of an observation with law `family`.
+
+    `params` gives the structure and shapes of the parameters; learning starts where `learner.init(params)` says.
+    `output` says what `apply` returns: `"unconstrained"` numbers that `family.link` makes natural parameters (the default:
+    always in the family's domain), `"natural"` parameters, or `"mean"` parameters (the paper's y-hat).
+
+    >>> import jax.numpy as jnp
+    >>> import natkal as nk
+    >>> model = nk.static_model(lambda w, u: w @ u, jnp.zeros(3), nk.families.Bernoulli())
+    >>> model.mean(jnp.zeros(3), jnp.ones(3)).tolist()
+    [0.5]
+    """
+    for path, leaf in jax.tree.leaves_with_path(params):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            name = jax.tree_util.keystr(path) or "params"
+            raise ValueError(f"params: {name} has dtype {jnp.result_type(leaf)}; every leaf must be floating point")
+    if not jax.tree.leaves(params):
+        raise ValueError("params: the pytree has no leaves, there is nothing to learn")
+    match output:
+        case "unconstrained":
+            return StaticModel(apply=apply, params=params, family=family, outputs=family)
+        case "natural":
+            return StaticModel(apply=apply, params=params, family=family, outputs=in_natural_coordinates(family))
+        case "mean":
+
+            def natural_from_mean(params: Params, inputs: Any) -> Array:
+                return family.natural(jnp.reshape(apply(params, inputs), (-1,)))
+
+            return StaticModel(
+                apply=natural_from_mean, params=params, family=family, outputs=in_natural_coordinates(family)
+            )
+        case _:
+            raise ValueError(f'output: must be "unconstrained", "natural" or "mean", got {output!r}')

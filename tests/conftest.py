@@ -1,0 +1,25 @@
+"""One precision per run: float64 by default, float32 with NATKAL_DTYPE=float32; strict rank promotion in both."""
+
+import os
+
+import jax
+import pytest
+
+FLOAT64 = os.environ.get("NATKAL_DTYPE", "float64") == "float64"
+jax.config.update("jax_enable_x64", FLOAT64)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In the float32 pass, leave out the tests that state a float64 claim."""
+    if FLOAT64:
+        return
+    kept = [item for item in items if "float64" not in item.keywords]
+    config.hook.pytest_deselected(items=[item for item in items if "float64" in item.keywords])
+    items[:] = kept
+
+
+@pytest.fixture(scope="session")
+def rtol() -> float:
+    """How close two exact computations of the same number come in this run's precision."""
+    return 1e-10 if FLOAT64 else 2e-4
