@@ -1,0 +1,46 @@
+# Everything from python3 and make alone: `make demo`, `make test`. The interpreter to start from: make PYTHON=python3.12 test
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# One thread per worker: two test workers on two cores, each with its own XLA.
+WORKERS ?= 2
+PYTEST := XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+          $(BIN)/python -m pytest -q -n $(WORKERS) --jaxtyping-packages=natkal,beartype.beartype
+
+.DEFAULT_GOAL := help
+.PHONY: help demo verify test lint clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(READY)  ## learn a small network online on the embedded digits
+	@$(BIN)/natkal learn
+
+verify: $(READY)  ## run the paper's theorems on the built-in models
+	@$(BIN)/natkal verify
+
+test: lint  ## all checks: lint, types, import contract, tests in float64 and in float32
+	@echo "== tests, float64"
+	@NATKAL_DTYPE=float64 $(PYTEST) --doctest-modules tests src README.md
+	@echo "== tests, float32"
+	@NATKAL_DTYPE=float32 $(PYTEST) tests
+
+lint: $(READY)  ## ruff, pyright and the import contract
+	@echo "== ruff"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "run: $(BIN)/ruff format ."; exit 1; }
+	@echo "== pyright"
+	@$(BIN)/pyright
+	@echo "== import contract"
+	@$(BIN)/lint-imports --no-timings > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
+
+clean:  ## remove the environment and every cache
+	@rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache dist build
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "== installing natkal and its test tools into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@

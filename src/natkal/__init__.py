@@ -1,0 +1,63 @@
+"""natkal: learning from a stream, one observation at a time; online natural gradient as a Kalman filter.
+
+Names are imported on first use, so that `import natkal` costs nothing and the command line answers without JAX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, and a test holds the two together
+    from natkal import families as families
+    from natkal import paper as paper
+    from natkal.curvature import dense as dense
+    from natkal.engine import Learner as Learner
+    from natkal.engine import Prediction as Prediction
+    from natkal.engine import StepInfo as StepInfo
+    from natkal.engine import exact as exact
+    from natkal.engine import fading as fading
+    from natkal.engine import learning_rate as learning_rate
+    from natkal.engine import online as online
+    from natkal.engine import outer_product as outer_product
+    from natkal.engine import run as run
+    from natkal.engine import sampled as sampled
+    from natkal.models import mlp_apply as mlp_apply
+    from natkal.models import mlp_params as mlp_params
+    from natkal.models import static_model as static_model
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "families": "natkal",
+    "paper": "natkal",
+    "dense": "natkal.curvature",
+    "Learner": "natkal.engine",
+    "Prediction": "natkal.engine",
+    "StepInfo": "natkal.engine",
+    "exact": "natkal.engine",
+    "fading": "natkal.engine",
+    "learning_rate": "natkal.engine",
+    "online": "natkal.engine",
+    "outer_product": "natkal.engine",
+    "run": "natkal.engine",
+    "sampled": "natkal.engine",
+    "mlp_apply": "natkal.models",
+    "mlp_params": "natkal.models",
+    "static_model": "natkal.models",
+}
+
+__all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home the first time it is asked for, and keep it."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = import_module(f"natkal.{name}") if home == "natkal" else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Public names, imported yet or not."""
+    return sorted({*globals(), *_HOME})
