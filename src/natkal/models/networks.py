@@ -9,7 +9,7 @@ from natkal.typing import Array, Params
 
 
 def mlp_params(key: Array, sizes: Sequence[int]) -> Params:
-    """Weights `N(0, 1/fan_in)` and zero biases for layers of these sizes, input first; two sizes make a linear model."""
+    """Weights `N(0, 1/fan_in)` and zero biases for layers of these sizes, input first; two make a linear model."""
     keys = jax.random.split(key, len(sizes) - 1)
     return [
         {"weight": jax.random.normal(key, (fan_in, fan_out)) / jnp.sqrt(fan_in), "bias": jnp.zeros(fan_out)}

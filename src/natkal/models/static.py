@@ -37,7 +37,11 @@ class StaticModel:
 
     def raw(self, params: Params, inputs: Any) -> Float[Array, " k"]:
         """The output in the coordinates of `self.outputs`."""
-        return jnp.reshape(self.apply(params, inputs), (-1,))
+        raw = jnp.reshape(self.apply(params, inputs), (-1,))
+        if raw.size not in self.outputs.raw_sizes:
+            sizes = " or ".join(map(str, self.outputs.raw_sizes))
+            raise ValueError(f"apply: gives {raw.size} numbers per observation, {self.family} takes {sizes}")
+        return raw
 
     def natural(self, params: Params, inputs: Any) -> Float[Array, " k"]:
         """The natural parameters predicted for these inputs."""
@@ -71,8 +75,8 @@ def static_model(
     """A memoryless model `apply(params, u)` of an observation with law `family`.
 
     `params` gives the structure and shapes of the parameters; learning starts where `learner.init(params)` says.
-    `output` says what `apply` returns: `"unconstrained"` numbers that `family.link` makes natural parameters (the default:
-    always in the family's domain), `"natural"` parameters, or `"mean"` parameters (the paper's y-hat).
+    `output` says what `apply` returns: `"unconstrained"` numbers that `family.link` makes natural parameters (the
+    default: always in the family's domain), `"natural"` parameters, or `"mean"` parameters (the paper's y-hat).
 
     >>> import jax.numpy as jnp
     >>> import natkal as nk

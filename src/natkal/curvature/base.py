@@ -1,0 +1,66 @@
+"""The seam between what is observed and what is known: rows in, a step out."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from natkal.typing import Array, Float
+
+
+class Prior(NamedTuple):
+    """What is known before the first observation, on the flat parameter vector.
+
+    `cov` is P_0: a vector of variances (p,), a covariance matrix (p, p), or None for no knowledge at all. `kept` is
+    Sigma_0 in the same forms where the prior will be asked for again at every `restore` (Prop. 4), None where not.
+    `layout` names each leaf of the parameters and its shape.
+    """
+
+    cov: Float[Array, " p"] | Float[Array, "p p"] | None
+    kept: Float[Array, " p"] | Float[Array, "p p"] | None
+    layout: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class Response(NamedTuple):
+    """What one observation says, along its rows: its Fisher matrix `V V'`, V = rows' factor, and its push e."""
+
+    factor: Float[Array, "m r"]
+    push: Float[Array, " m"]
+
+
+class Update(NamedTuple):
+    """The state after an observation, the step of the parameters, and rows P rows' as it was before."""
+
+    state: Any
+    step: Float[Array, " p"]
+    gram: Float[Array, "m m"]
+
+
+class Curvature(Protocol):
+    """A structure for the covariance of the parameters; see this folder's README for the equations."""
+
+    def init(self, prior: Prior) -> Any:
+        """The state before any observation."""
+        ...
+
+    def update(
+        self,
+        state: Any,
+        rows: Float[Array, "m p"],
+        respond: Callable[[Float[Array, "m m"]], Response],
+        keep: Float[Array, ""],
+        restore: Float[Array, ""] | None = None,
+        offset: Float[Array, " p"] | None = None,
+    ) -> Update:
+        """Lambda <- keep Lambda + restore Lambda_0 + V V', and the step that goes with it."""
+        ...
+
+    def solve(self, state: Any, vector: Float[Array, " p"]) -> Float[Array, " p"]:
+        """P vector."""
+        ...
+
+    def quadratic(self, state: Any, rows: Float[Array, "m p"]) -> Float[Array, "m m"]:
+        """Rows P rows'."""
+        ...
+
+    def to_dense(self, state: Any) -> Float[Array, "p p"]:
+        """The covariance matrix P in full."""
+        ...

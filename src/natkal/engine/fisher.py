@@ -1,0 +1,72 @@
+"""Which Fisher matrix an observation adds: exact, Monte Carlo, or the outer product (after Def. 1)."""
+
+import dataclasses
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+
+from natkal.families.base import Event, Family
+from natkal.typing import Array, Float
+
+
+class Fisher(Protocol):
+    """A rule for the factor C of the Fisher matrix C C' of an observation, in raw coordinates."""
+
+    def factor(self, outputs: Family, raw: Float[Array, " k"], score: Float[Array, " k"], key: Array) -> Array:
+        """The (k, r) factor."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact:
+    """E over y ~ p(. | raw), in closed form."""
+
+    def factor(self, outputs: Family, raw: Float[Array, " k"], score: Float[Array, " k"], key: Array) -> Array:
+        """The family's own root of its Fisher matrix."""
+        return outputs.root(raw)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """Monte Carlo: unbiased, one backward pass per draw."""
+
+    draws: int
+
+    def factor(self, outputs: Family, raw: Float[Array, " k"], score: Float[Array, " k"], key: Array) -> Array:
+        """Scores of y ~ p(. | raw), over the square root of their number."""
+        natural = outputs.link(raw)
+
+        def one(key: Array) -> Float[Array, " k"]:
+            drawn: Event = outputs.sample(key, natural)
+            return outputs.score(raw, drawn)
+
+        return jax.vmap(one, out_axes=1)(jax.random.split(key, self.draws)) / jnp.sqrt(float(self.draws)).astype(
+            raw.dtype
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class OuterProduct:
+    """The observed score in place of a drawn one: cheap, and biased."""
+
+    def factor(self, outputs: Family, raw: Float[Array, " k"], score: Float[Array, " k"], key: Array) -> Array:
+        """The score itself, as one column."""
+        return score[:, None]
+
+
+def exact() -> Exact:
+    """The exact Fisher matrix of each observation (the default; the one the theorems are about)."""
+    return Exact()
+
+
+def sampled(draws: int = 1) -> Sampled:
+    """The Fisher matrix estimated from `draws` observations drawn from the model's own prediction."""
+    if draws < 1:
+        raise ValueError(f"draws: must be at least 1, got {draws}")
+    return Sampled(draws=draws)
+
+
+def outer_product() -> OuterProduct:
+    """The outer product of the observed gradient: often confused with the Fisher matrix, and biased."""
+    return OuterProduct()

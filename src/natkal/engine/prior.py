@@ -1,0 +1,63 @@
+"""What `prior_cov` may be: a number, variances as a pytree or vector, a matrix, or nothing."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natkal.curvature import Prior
+from natkal.models import Model, ravel
+from natkal.typing import Array, Params
+
+
+def make_prior(model: Model, params: Params, prior_cov: Any, *, scale: float | Array, kept: bool) -> Prior:
+    """P_0 = `scale * prior_cov` on the flat parameter vector, in the parameters' own precision."""
+    layout = tuple(
+        (jax.tree_util.keystr(path), tuple(np.shape(leaf))) for path, leaf in jax.tree.leaves_with_path(model.params)
+    )
+    if prior_cov is None:
+        return Prior(cov=None, kept=None, layout=layout)
+    cov = _flat(model, prior_cov).astype(ravel(params).dtype)
+    return Prior(cov=cov * scale, kept=cov if kept else None, layout=layout)
+
+
+def _flat(model: Model, prior_cov: Any) -> Array:
+    """As variances (p,) or a matrix (p, p)."""
+    size = model.size
+    structure = jax.tree.structure(model.params)
+    if jax.tree.structure(prior_cov) == structure and not jax.tree_util.treedef_is_leaf(structure):
+        spread = jax.tree.map(lambda value, leaf: jnp.broadcast_to(value, jnp.shape(leaf)), prior_cov, model.params)
+        return ravel(spread)
+    if isinstance(prior_cov, list | tuple | dict):
+        raise ValueError(
+            f"prior_cov: its structure {jax.tree.structure(prior_cov)} is not that of the parameters, {structure}"
+        )
+    array = jnp.asarray(prior_cov)
+    if array.ndim == 0:
+        return jnp.full(size, array)
+    if array.shape in ((size,), (size, size)):
+        return array
+    if array.shape == jnp.shape(model.params if jax.tree_util.treedef_is_leaf(structure) else ()):
+        return array.ravel()
+    raise ValueError(
+        f"prior_cov: shape {array.shape} fits neither ({size},) nor ({size}, {size}) for {size} parameters"
+    )
+
+
+def check_prior(model: Model, prior_cov: Any) -> None:
+    """Refuse a concrete prior that is not finite, symmetric and positive definite."""
+    if prior_cov is None or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(prior_cov)):
+        return
+    cov = np.asarray(_flat(model, prior_cov), float)
+    if not np.isfinite(cov).all():
+        raise ValueError("prior_cov: holds a value that is not finite")
+    if cov.ndim == 1:
+        if (cov <= 0).any():
+            raise ValueError(f"prior_cov: every variance must be positive, got {cov.min()}")
+        return
+    if not np.allclose(cov, cov.T, rtol=1e-6, atol=1e-8 * np.abs(cov).max()):
+        raise ValueError("prior_cov: the matrix is not symmetric")
+    lowest = float(np.linalg.eigvalsh(cov).min())
+    if lowest <= 0:
+        raise ValueError(f"prior_cov: the matrix is not positive definite, its smallest eigenvalue is {lowest:.3g}")

@@ -1,0 +1,130 @@
+"""How fast to learn and to forget: fading memory or a learning rate, one pair of scalars either way (Prop. 3)."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from natkal.typing import Array, Float
+
+Schedule = Callable[[Array], Array | float]
+
+
+class Rate(NamedTuple):
+    """`Lambda <- keep Lambda + weight V V'` for one observation."""
+
+    keep: Float[Array, ""]
+    weight: Float[Array, ""]
+
+
+class Rates(Protocol):
+    """A rule for forgetting."""
+
+    @property
+    def is_kalman(self) -> bool:
+        """Whether a fading-memory Kalman filter takes exactly these steps (gamma = eta)."""
+        ...
+
+    def at(self, count: Float[Array, ""], *, prior_kept: bool) -> Rate:
+        """The rate of observation number `count`, the first being 1."""
+        ...
+
+    def initial_scale(self, prior_weight: float | Array | None) -> float | Array:
+        """P_0 = scale * prior_cov."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fading:
+    """Fading memory; build it with `fading`."""
+
+    amount: Schedule
+    is_kalman = True
+
+    def at(self, count: Float[Array, ""], *, prior_kept: bool) -> Rate:
+        """P <- P / (1 - lambda_t)   (Prop. 3)."""
+        return Rate(keep=_scalar(1 - self.amount(count), count), weight=jnp.ones_like(count))
+
+    def initial_scale(self, prior_weight: float | Array | None) -> float | Array:
+        """With a kept prior the filter starts from `n ln pi` alone (L_0 = 0 in Prop. 4), so P_0 = Sigma_0 / n."""
+        return 1.0 if prior_weight is None else 1 / prior_weight
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LearningRate:
+    """A learning rate and a Fisher decay rate; build it with `learning_rate`."""
+
+    rate: Schedule
+    decay: Schedule | None
+
+    @property
+    def is_kalman(self) -> bool:
+        """Only with gamma = eta is the natural gradient a Kalman filter."""
+        return self.decay is None
+
+    def at(self, count: Float[Array, ""], *, prior_kept: bool) -> Rate:
+        """Def. 1 divided by eta_t: keep = (1 - gamma_t) eta_{t-1}/eta_t, weight = gamma_t/eta_t."""
+        now = _scalar(self.rate(count), count)
+        # Prop. 4 sets eta_0 := eta_1; Prop. 3 takes eta_0 from the schedule.
+        before = _scalar(self.rate(jnp.maximum(count - 1, 1.0) if prior_kept else count - 1), count)
+        if self.decay is None:
+            return Rate(keep=before / now - before, weight=jnp.ones_like(count))
+        decay = _scalar(self.decay(count), count)
+        return Rate(keep=(1 - decay) * before / now, weight=decay / now)
+
+    def initial_scale(self, prior_weight: float | Array | None) -> float | Array:
+        """Prop. 4: P_0 = eta_1 / (1 + n eta_1) Sigma_0; without a kept prior prior_cov is P_0 itself."""
+        if prior_weight is None:
+            return 1.0
+        first = self.rate(jnp.ones(()))
+        return first / (1 + prior_weight * first)
+
+
+def fading(amount: float | Schedule = 0.0) -> Fading:
+    """Forget a share `amount` (lambda) of all earlier evidence before each observation; 0 never forgets.
+
+    `amount` is a number in [0, 1) or a function of the step t = 1, 2, ... A constant lambda remembers about 1/lambda
+    observations and learns at the constant rate eta = lambda (Prop. 3).
+    """
+    _check("fading", amount, low=0.0, low_allowed=True, high_allowed=False, interval="[0, 1)")
+    return Fading(amount=_schedule(amount))
+
+
+def learning_rate(rate: float | Schedule, fisher_decay: float | Schedule | None = None) -> LearningRate:
+    """Online natural gradient with learning rate eta and Fisher decay rate gamma (Def. 1).
+
+    `rate` is a number in (0, 1] or a function of the step, optax's convention: t = 1 is the first observation and
+    `rate(0)` is the eta_0 that ties J_0 to P_0 = eta_0 J_0^-1. Left out, `fisher_decay` equals the rate, and the steps
+    are those of a Kalman filter whose memory fades by 1 - lambda_t = eta_{t-1}/eta_t - eta_{t-1} (Prop. 3):
+    `lambda t: 1 / (t + 1)` never forgets.
+    """
+    _check("learning_rate", rate, low=0.0, low_allowed=False, high_allowed=True, interval="(0, 1]")
+    if fisher_decay is not None:
+        _check("fisher_decay", fisher_decay, low=0.0, low_allowed=False, high_allowed=True, interval="(0, 1]")
+    return LearningRate(rate=_schedule(rate), decay=None if fisher_decay is None else _schedule(fisher_decay))
+
+
+def _schedule(value: float | Schedule) -> Schedule:
+    return value if callable(value) else lambda count: value
+
+
+def _scalar(value: Array | float, like: Array) -> Array:
+    return jnp.asarray(value, like.dtype)
+
+
+def _check(
+    name: str, value: float | Schedule, *, low: float, low_allowed: bool, high_allowed: bool, interval: str
+) -> None:
+    """Refuse a concrete number outside its interval, a schedule by its first values."""
+    if isinstance(value, jax.core.Tracer):
+        return
+    for step in (1, 2, 10, 1000) if callable(value) else (1,):
+        number = value(jnp.asarray(float(step))) if callable(value) else value
+        if isinstance(number, jax.core.Tracer):
+            return
+        number = float(number)
+        if not (number > low or (low_allowed and number == low)) or not (number < 1 or (high_allowed and number == 1)):
+            where = f" at step {step}" if callable(value) else ""
+            raise ValueError(f"{name}: must lie in {interval}, got {number}{where}")

@@ -1,0 +1,44 @@
+"""Every curvature with its definition in plain NumPy. A new structure is one line here and inherits every check."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+import natkal as nk
+from natkal.curvature import Curvature
+
+
+class Observed(NamedTuple):
+    """One observation for a reference: covariance before, and what came."""
+
+    cov: np.ndarray
+    rows: np.ndarray
+    factor: np.ndarray
+    push: np.ndarray
+    keep: float
+    restore: float
+    prior_cov: np.ndarray
+    offset: np.ndarray
+
+
+def exact_update(seen: Observed) -> tuple[np.ndarray, np.ndarray]:
+    """Lambda <- keep Lambda + restore Lambda_0 + V V', literally, with inverses: covariance and step."""
+    root = seen.rows.T @ seen.factor
+    prior_precision = np.linalg.inv(seen.prior_cov)
+    precision = seen.keep * np.linalg.inv(seen.cov) + seen.restore * prior_precision + root @ root.T
+    gradient = seen.rows.T @ seen.push - seen.restore * prior_precision @ seen.offset
+    return np.linalg.inv(precision), np.linalg.solve(precision, gradient)
+
+
+class Entry(NamedTuple):
+    """A curvature for p parameters, and what its update must equal."""
+
+    name: str
+    build: Callable[[int], Curvature]
+    reference: Callable[[Observed], tuple[np.ndarray, np.ndarray]]
+
+
+REGISTRY = [
+    Entry("dense", lambda size: nk.dense(prior_directions=size), exact_update),
+]
