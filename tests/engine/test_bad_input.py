@@ -34,7 +34,6 @@ scalar = nk.static_model(lambda w, u: w @ u, jnp.zeros(2), nk.families.Poisson()
         (lambda: nk.online(model, prior_cov=None).init(jnp.zeros((3, 2))), "prior_cov: dense"),
         (lambda: nk.static_model(lambda w, u: w, jnp.zeros(2, int), nk.families.Poisson()), "params: .*floating"),
         (lambda: nk.static_model(lambda w, u: w, [], nk.families.Poisson()), "params: .*no leaves"),
-        (lambda: nk.static_model(lambda w, u: w, jnp.zeros(2), nk.families.Poisson(), output="raw"), "output: "),
         (lambda: nk.online(model).init(jnp.zeros((2, 3))), r"params: .*\(2, 3\), .*\(3, 2\)"),
         (lambda: nk.online(model).init(jnp.full((3, 2), np.inf)), "params: .*not finite"),
     ],
@@ -63,6 +62,11 @@ def test_running(used, inputs, targets, message: str) -> None:
     state = learner.init(used.params)
     with pytest.raises(ValueError, match=message):
         nk.run(learner, state, inputs, targets)
+
+
+def test_an_unknown_output_is_refused_by_the_type_checker_or_by_hand() -> None:
+    with pytest.raises((ValueError, TypeError), match="output"):
+        nk.static_model(lambda w, u: w, jnp.zeros(2), nk.families.Poisson(), output="raw")  # pyright: ignore
 
 
 def test_hyperparameters_may_be_traced() -> None:

@@ -62,7 +62,7 @@ def test_run_equals_a_loop_of_steps_bit_for_bit(fisher) -> None:
     plain = lambda state: jax.tree.leaves(state._replace(key=jax.random.key_data(state.key)))  # noqa: E731
     for left, right in zip(plain(scanned), plain(state), strict=True):
         np.testing.assert_array_equal(left, right)
-    assert int(state.count) == STEPS
+    assert int(state.steps) == STEPS
 
 
 def test_run_traces_the_model_once() -> None:

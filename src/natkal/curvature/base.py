@@ -1,7 +1,7 @@
 """The seam between what is observed and what is known: rows in, a step out."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from natkal.typing import Array, Float
 
@@ -34,6 +34,7 @@ class Update(NamedTuple):
     gram: Float[Array, "m m"]
 
 
+@runtime_checkable
 class Curvature(Protocol):
     """A structure for the covariance of the parameters; see this folder's README for the equations."""
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.families.checks import is_concrete
 from natkal.models import Model
 from natkal.typing import Params
 
@@ -24,15 +25,15 @@ def check_params(model: Model, params: Params) -> None:
             raise ValueError(
                 f"params: {name} has shape {jnp.shape(leaf)}, the model was built with {jnp.shape(template)}"
             )
-        if _is_concrete(leaf) and not np.isfinite(np.asarray(leaf)).all():
+        if all_concrete(leaf) and not np.isfinite(np.asarray(leaf)).all():
             raise ValueError(f"params: {name} holds a value that is not finite")
 
 
 def check_observation(model: Model, inputs: Any, target: Any = None) -> None:
     """One observation: finite inputs, a target the family can produce."""
-    if _is_concrete(inputs):
+    if all_concrete(inputs):
         _check_finite(inputs, batched=False)
-    if target is not None and _is_concrete(target):
+    if target is not None and all_concrete(target):
         model.outputs.check_targets(np.asarray(target)[None])
 
 
@@ -43,9 +44,9 @@ def check_stream(model: Model, inputs: Any, targets: Any) -> None:
         if jnp.ndim(leaf) == 0 or len(leaf) != count:
             name = "inputs" + jax.tree_util.keystr(path)
             raise ValueError(f"{name}: shape {jnp.shape(leaf)} does not have one row for each of the {count} targets")
-    if _is_concrete(inputs):
+    if all_concrete(inputs):
         _check_finite(inputs, batched=True)
-    if _is_concrete(targets):
+    if all_concrete(targets):
         model.outputs.check_targets(np.asarray(targets))
 
 
@@ -73,5 +74,6 @@ def _check_finite(inputs: Any, *, batched: bool) -> None:
             raise ValueError(f"{name}: {array[tuple(where)]} is not a finite number{row}")
 
 
-def _is_concrete(value: Any) -> bool:
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+def all_concrete(value: Any) -> bool:
+    """Whether every leaf is known now, and may be looked at."""
+    return all(is_concrete(leaf) for leaf in jax.tree.leaves(value))

@@ -1,7 +1,7 @@
 """Which Fisher matrix an observation adds: exact, Monte Carlo, or the outer product (after Def. 1)."""
 
 import dataclasses
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from natkal.families.base import Event, Family
 from natkal.typing import Array, Float
 
 
+@runtime_checkable
 class Fisher(Protocol):
     """A rule for the factor C of the Fisher matrix C C' of an observation, in raw coordinates."""
 

@@ -15,6 +15,7 @@ from natkal.engine.fisher import Fisher, exact
 from natkal.engine.prior import check_prior, make_prior
 from natkal.engine.rates import Rates, fading
 from natkal.families.base import Family
+from natkal.families.checks import is_concrete
 from natkal.models import Linearization, Model, ravel
 from natkal.typing import Array, Float, Params
 
@@ -25,7 +26,7 @@ class LearnerState(NamedTuple):
     params: Params
     curvature: Any
     carry: Any
-    count: Counter
+    steps: Counter
     key: Array
     prior_params: Params | None
 
@@ -76,7 +77,7 @@ class Learner:
             params=params,
             curvature=self.curvature.init(prior),
             carry=self.model.init_carry(),
-            count=counter.zero(),
+            steps=counter.zero(),
             key=jax.random.key(0) if key is None else key,
             prior_params=None if self.prior_weight is None else params,
         )
@@ -129,8 +130,8 @@ class Learner:
         outputs = self.model.outputs
         around = self.model.linearize(state.params if at is None else at, state.carry, inputs)
         jacobian = _jacobian(around)
-        count = counter.increment(state.count)
-        rate = self.rates.at(counter.value(count, around.raw.dtype), prior_kept=self.prior_weight is not None)
+        steps = counter.increment(state.steps)
+        rate = self.rates.at(counter.value(steps, around.raw.dtype), prior_kept=self.prior_weight is not None)
 
         next_key, draw_key = jax.random.split(state.key)
         score = outputs.score(around.raw, target)
@@ -155,7 +156,7 @@ class Learner:
             params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
             curvature=update.state,
             carry=self.model.correct(around.carry, update.step),
-            count=count,
+            steps=steps,
             key=next_key,
             prior_params=state.prior_params,
         )
@@ -210,7 +211,7 @@ def online(
     rates = fading(0.0) if rates is None else rates
     check_prior(model, prior_cov)
     if prior_weight is not None:
-        if not isinstance(prior_weight, jax.core.Tracer) and not prior_weight > 0:
+        if is_concrete(prior_weight) and not prior_weight > 0:
             raise ValueError(f"prior_weight: must be positive, got {prior_weight}")
         if not rates.is_kalman:
             raise ValueError(

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.curvature import Prior
+from natkal.engine.checks import all_concrete
 from natkal.models import Model, ravel
 from natkal.typing import Array, Params
 
@@ -38,7 +39,7 @@ def _flat(model: Model, prior_cov: Any) -> Array:
         return jnp.full(size, array)
     if array.shape in ((size,), (size, size)):
         return array
-    if array.shape == jnp.shape(model.params if jax.tree_util.treedef_is_leaf(structure) else ()):
+    if jax.tree_util.treedef_is_leaf(structure) and array.shape == jnp.shape(model.params):
         return array.ravel()
     raise ValueError(
         f"prior_cov: shape {array.shape} fits neither ({size},) nor ({size}, {size}) for {size} parameters"
@@ -47,7 +48,7 @@ def _flat(model: Model, prior_cov: Any) -> Array:
 
 def check_prior(model: Model, prior_cov: Any) -> None:
     """Refuse a concrete prior that is not finite, symmetric and positive definite."""
-    if prior_cov is None or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(prior_cov)):
+    if prior_cov is None or not all_concrete(prior_cov):
         return
     cov = np.asarray(_flat(model, prior_cov), float)
     if not np.isfinite(cov).all():

@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 
+from natkal.families.checks import is_concrete
 from natkal.typing import Array, Float
 
 Schedule = Callable[[Array], Array | float]
@@ -19,6 +19,7 @@ class Rate(NamedTuple):
     weight: Float[Array, ""]
 
 
+@runtime_checkable
 class Rates(Protocol):
     """A rule for forgetting."""
 
@@ -118,11 +119,11 @@ def _check(
     name: str, value: float | Schedule, *, low: float, low_allowed: bool, high_allowed: bool, interval: str
 ) -> None:
     """Refuse a concrete number outside its interval, a schedule by its first values."""
-    if isinstance(value, jax.core.Tracer):
+    if not callable(value) and not is_concrete(value):
         return
     for step in (1, 2, 10, 1000) if callable(value) else (1,):
         number = value(jnp.asarray(float(step))) if callable(value) else value
-        if isinstance(number, jax.core.Tracer):
+        if not is_concrete(number):
             return
         number = float(number)
         if not (number > low or (low_allowed and number == low)) or not (number < 1 or (high_allowed and number == 1)):

@@ -1,7 +1,7 @@
 """The seam between a model and the engine: linearise here, correct there, nothing else."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ class Linearization(NamedTuple):
     carry: Any
 
 
+@runtime_checkable
 class Model(Protocol):
     """Anything that predicts one observation from parameters, a carry and an input."""
 
