@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import learning_rate as learning_rate
     from natkal.engine import online as online
     from natkal.engine import outer_product as outer_product
+    from natkal.engine import refine as refine
     from natkal.engine import run as run
     from natkal.engine import sampled as sampled
     from natkal.models import mlp_apply as mlp_apply
@@ -38,6 +39,7 @@ _HOME = {
     "learning_rate": "natkal.engine",
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
+    "refine": "natkal.engine",
     "run": "natkal.engine",
     "sampled": "natkal.engine",
     "mlp_apply": "natkal.models",

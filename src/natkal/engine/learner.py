@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from natkal.curvature import Curvature, Response, dense
 from natkal.engine import counter
@@ -60,7 +61,7 @@ class Learner:
     curvature: Curvature
     rates: Rates
     fisher: Fisher
-    prior_weight: float | Array | None
+    prior_weight: ArrayLike | None
 
     def init(self, params: Params, key: Array | None = None) -> LearnerState:
         """The state before any observation, centred on `params`; `key` seeds a sampled Fisher matrix."""
@@ -191,22 +192,23 @@ def online(
     curvature: Curvature | None = None,
     rates: Rates | None = None,
     fisher: Fisher | None = None,
-    prior_weight: float | Array | None = None,
+    prior_weight: ArrayLike | None = None,
 ) -> Learner:
     """An online learner: the extended Kalman filter on the parameters, which is an online natural gradient (Thm 2).
 
-    `prior_cov` is the covariance of theta before any data: a number, variances (a pytree like the parameters, or a
-    vector), a matrix, or None (no knowledge; only curvatures that can start so). `rates` says how memory fades; the
-    default never forgets. `prior_weight` keeps the prior at the weight of that many observations however much is
-    forgotten (Prop. 4).
+        `prior_cov` is the covariance of theta before any data: a number, variances (a pytree like the parameters, or a
+        vector), a matrix, or None (no knowledge; only curvatures that can start so). `rates` says how memory fades; the
+        default never forgets. `prior_weight` keeps the prior at the weight of that many observations however much is
+        forgotten (Prop. 4).
 
-    >>> import jax.numpy as jnp
-    >>> import natkal as nk
-    >>> model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
-    >>> learner = nk.online(model, prior_cov=1.0)
-    >>> state, info = nk.run(learner, learner.init(jnp.zeros(())), jnp.ones(3), jnp.ones(3))
-    >>> round(float(state.params), 6)  # the posterior mean after three ones and a unit prior at 0
-    0.75
+        >>> import jax.numpy as jnp
+    from jax.typing import ArrayLike
+        >>> import natkal as nk
+        >>> model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
+        >>> learner = nk.online(model, prior_cov=1.0)
+        >>> state, info = nk.run(learner, learner.init(jnp.zeros(())), jnp.ones(3), jnp.ones(3))
+        >>> round(float(state.params), 6)  # the posterior mean after three ones and a unit prior at 0
+        0.75
     """
     rates = fading(0.0) if rates is None else rates
     check_prior(model, prior_cov)

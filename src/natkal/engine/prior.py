@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from natkal.curvature import Prior
 from natkal.engine.checks import all_concrete
@@ -12,7 +13,7 @@ from natkal.models import Model, ravel
 from natkal.typing import Array, Params
 
 
-def make_prior(model: Model, params: Params, prior_cov: Any, *, scale: float | Array, kept: bool) -> Prior:
+def make_prior(model: Model, params: Params, prior_cov: Any, *, scale: ArrayLike, kept: bool) -> Prior:
     """P_0 = `scale * prior_cov` on the flat parameter vector, in the parameters' own precision."""
     layout = tuple(
         (jax.tree_util.keystr(path), tuple(np.shape(leaf))) for path, leaf in jax.tree.leaves_with_path(model.params)

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 
 from natkal.families.checks import is_concrete
 from natkal.typing import Array, Float
 
-Schedule = Callable[[Array], Array | float]
+Schedule = Callable[[Array], ArrayLike]
 
 
 class Rate(NamedTuple):
@@ -32,7 +34,7 @@ class Rates(Protocol):
         """The rate of observation number `count`, the first being 1."""
         ...
 
-    def initial_scale(self, prior_weight: float | Array | None) -> float | Array:
+    def initial_scale(self, prior_weight: ArrayLike | None) -> ArrayLike:
         """P_0 = scale * prior_cov."""
         ...
 
@@ -48,7 +50,7 @@ class Fading:
         """P <- P / (1 - lambda_t)   (Prop. 3)."""
         return Rate(keep=_scalar(1 - self.amount(count), count), weight=jnp.ones_like(count))
 
-    def initial_scale(self, prior_weight: float | Array | None) -> float | Array:
+    def initial_scale(self, prior_weight: ArrayLike | None) -> ArrayLike:
         """With a kept prior the filter starts from `n ln pi` alone (L_0 = 0 in Prop. 4), so P_0 = Sigma_0 / n."""
         return 1.0 if prior_weight is None else 1 / prior_weight
 
@@ -75,7 +77,7 @@ class LearningRate:
         decay = _scalar(self.decay(count), count)
         return Rate(keep=(1 - decay) * before / now, weight=decay / now)
 
-    def initial_scale(self, prior_weight: float | Array | None) -> float | Array:
+    def initial_scale(self, prior_weight: ArrayLike | None) -> ArrayLike:
         """Prop. 4: P_0 = eta_1 / (1 + n eta_1) Sigma_0; without a kept prior prior_cov is P_0 itself."""
         if prior_weight is None:
             return 1.0
@@ -83,7 +85,7 @@ class LearningRate:
         return first / (1 + prior_weight * first)
 
 
-def fading(amount: float | Schedule = 0.0) -> Fading:
+def fading(amount: ArrayLike | Schedule = 0.0) -> Fading:
     """Forget a share `amount` (lambda) of all earlier evidence before each observation; 0 never forgets.
 
     `amount` is a number in [0, 1) or a function of the step t = 1, 2, ... A constant lambda remembers about 1/lambda
@@ -93,7 +95,7 @@ def fading(amount: float | Schedule = 0.0) -> Fading:
     return Fading(amount=_schedule(amount))
 
 
-def learning_rate(rate: float | Schedule, fisher_decay: float | Schedule | None = None) -> LearningRate:
+def learning_rate(rate: ArrayLike | Schedule, fisher_decay: ArrayLike | Schedule | None = None) -> LearningRate:
     """Online natural gradient with learning rate eta and Fisher decay rate gamma (Def. 1).
 
     `rate` is a number in (0, 1] or a function of the step, optax's convention: t = 1 is the first observation and
@@ -107,16 +109,16 @@ def learning_rate(rate: float | Schedule, fisher_decay: float | Schedule | None 
     return LearningRate(rate=_schedule(rate), decay=None if fisher_decay is None else _schedule(fisher_decay))
 
 
-def _schedule(value: float | Schedule) -> Schedule:
+def _schedule(value: ArrayLike | Schedule) -> Schedule:
     return value if callable(value) else lambda count: value
 
 
-def _scalar(value: Array | float, like: Array) -> Array:
+def _scalar(value: ArrayLike, like: Array) -> Array:
     return jnp.asarray(value, like.dtype)
 
 
 def _check(
-    name: str, value: float | Schedule, *, low: float, low_allowed: bool, high_allowed: bool, interval: str
+    name: str, value: ArrayLike | Schedule, *, low: float, low_allowed: bool, high_allowed: bool, interval: str
 ) -> None:
     """Refuse a concrete number outside its interval, a schedule by its first values."""
     if not callable(value) and not is_concrete(value):
@@ -125,7 +127,7 @@ def _check(
         number = value(jnp.asarray(float(step))) if callable(value) else value
         if not is_concrete(number):
             return
-        number = float(number)
+        number = float(np.asarray(number))
         if not (number > low or (low_allowed and number == low)) or not (number < 1 or (high_allowed and number == 1)):
             where = f" at step {step}" if callable(value) else ""
             raise ValueError(f"{name}: must lie in {interval}, got {number}{where}")
