@@ -5,6 +5,7 @@ import abc
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 from natkal.typing import Array, Float, Num
 
@@ -17,23 +18,41 @@ class Family(abc.ABC):
     r"""An exponential family `p(y | nu) = exp(nu . T(y) - log Z(nu)) base(y)`, for one observation `y`.
 
     Every method takes one observation or one parameter vector; `jax.vmap` gives the batched ones.
-    A family states `dim` (entries of T), `event_shape` (shape of y), `log_partition`, `sufficient_statistic`, `natural` and
-    `sample`; mean, covariance and root then follow by differentiation, and are overridden where a closed form is
+    A family states `dim` (entries of T), `event_shape` (shape of y), `log_partition`, `sufficient_statistic`, `natural`
+    and `sample`; mean, covariance and root then follow by differentiation, and are overridden where a closed form is
     faster or safer.
 
     Two sets of coordinates: `natural` (nu) is the paper's beta; `raw` is what a network may put out freely, and `link`
     maps raw to natural so that any real vector lies in the domain. `score` and `root` are the two things a
     filter needs of an observation, in raw coordinates: the gradient of log p and a root of the Fisher matrix.
+
+    Results have the dtype of the parameter; an observation may be an integer or a float of any width.
     """
 
-    dim: int
-    event_shape: tuple[int, ...] = ()
-    domain: str = "any real number"
+    @property
+    @abc.abstractmethod
+    def dim(self) -> int:
+        """How many entries T(y) and the natural parameter have."""
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one observation y."""
+        return ()
+
+    @property
+    def domain(self) -> str:
+        """The possible values of y, in words: completes "target 7 is outside ..."."""
+        return "the finite real numbers"
 
     @property
     def raw_dim(self) -> int:
         """How many unconstrained outputs a model gives for this family."""
         return self.dim
+
+    @property
+    def raw_sizes(self) -> tuple[int, ...]:
+        """Every number of outputs that `link` accepts."""
+        return (self.raw_dim,)
 
     # -- the family itself ---------------------------------------------------------------------------------------
 
@@ -68,11 +87,16 @@ class Family(abc.ABC):
     def noise_root(self, natural: Natural) -> Float[Array, "k r"]:
         """A matrix B with B B' = Cov[T(y)], without ever inverting the covariance."""
         values, vectors = jnp.linalg.eigh(self.cov(natural))
-        return vectors * jnp.sqrt(jnp.maximum(values, 0.0))
+        return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
 
     def log_prob(self, natural: Natural, y: Event) -> Float[Array, ""]:
-        """Log p(y | nu)."""
-        return natural @ self.sufficient_statistic(y) - self.log_partition(natural) + self.log_base(y)
+        """Log p(y | nu) = nu . T(y) - log Z(nu) + log base(y)."""
+        statistic = as_float(self.sufficient_statistic(y), natural.dtype)
+        return jnp.sum(natural * statistic) - self.log_partition(natural) + as_float(self.log_base(y), natural.dtype)
+
+    def error(self, natural: Natural, y: Event) -> Natural:
+        """T(y) - mean(nu) = d log p(y | nu) / d nu   (Appendix; overridden where the difference would cancel)."""
+        return as_float(self.sufficient_statistic(y), natural.dtype) - self.mean(natural)
 
     # -- in the coordinates of a network's output ----------------------------------------------------------------
 
@@ -83,7 +107,7 @@ class Family(abc.ABC):
     def score(self, raw: Raw, y: Event) -> Raw:
         """d log p(y | link(raw)) / d raw = (d nu / d raw)' (T(y) - mean)."""
         natural, pullback = jax.vjp(self.link, raw)
-        return pullback(self.sufficient_statistic(y) - self.mean(natural))[0]
+        return pullback(self.error(natural, y))[0]
 
     def root(self, raw: Raw) -> Float[Array, "raw r"]:
         """C with C C' = the Fisher matrix of raw = (d nu / d raw)' Cov[T] (d nu / d raw)."""
@@ -94,14 +118,25 @@ class Family(abc.ABC):
 
     def in_domain(self, targets: np.ndarray) -> np.ndarray:
         """For targets of shape (n, *event_shape), which of the n are possible values of y."""
-        return np.isfinite(targets).reshape(len(targets), -1).all(axis=1)
+        return np.all(np.isfinite(targets).reshape(len(targets), -1), axis=1)
 
     def check_targets(self, targets: np.ndarray, first_row: int = 0) -> None:
         """Raise a `ValueError` that names the first target this family cannot produce."""
         targets = np.asarray(targets)
-        if targets.shape[1:] != self.event_shape:
-            raise ValueError(f"targets: each must have shape {self.event_shape} for {self}, got {targets.shape[1:]}")
+        if targets.ndim == 0 or targets.shape[1:] != self.event_shape:
+            expected = ", ".join(["n", *map(str, self.event_shape)])
+            raise ValueError(f"targets: {self} needs an array of shape ({expected}), got {targets.shape}")
+        if not (jnp.issubdtype(targets.dtype, jnp.number) or targets.dtype == bool):
+            raise ValueError(f"targets: {self} needs numbers, got dtype {targets.dtype}")
         good = self.in_domain(targets)
         if not good.all():
             row = int(np.argmin(good))
-            raise ValueError(f"target {targets[row]} is outside the domain of {self}: {self.domain} (row {first_row + row})")
+            raise ValueError(f"target {targets[row]} is outside {self.domain} of {self} (row {first_row + row})")
+
+
+def as_float(values: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """`values` in this float dtype; without one, floats keep theirs and integers take JAX's default."""
+    array = jnp.asarray(values)
+    if dtype is None:
+        dtype = array.dtype if jnp.issubdtype(array.dtype, jnp.floating) else jnp.result_type(float)
+    return array.astype(dtype)
