@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from natkal.curvature import Curvature, Response, dense
@@ -202,6 +203,7 @@ def online(
         forgotten (Prop. 4).
 
         >>> import jax.numpy as jnp
+import numpy as np
     from jax.typing import ArrayLike
         >>> import natkal as nk
         >>> model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
@@ -213,7 +215,7 @@ def online(
     rates = fading(0.0) if rates is None else rates
     check_prior(model, prior_cov)
     if prior_weight is not None:
-        if is_concrete(prior_weight) and not prior_weight > 0:
+        if is_concrete(prior_weight) and not np.asarray(prior_weight) > 0:
             raise ValueError(f"prior_weight: must be positive, got {prior_weight}")
         if not rates.is_kalman:
             raise ValueError(

@@ -137,14 +137,14 @@ class Product(Family):
     def _event_sizes(self) -> list[int]:
         return [int(np.prod(family.event_shape)) for family in self.families]
 
-    def _events(self, y: Event) -> list[Event]:
+    def _events(self, y: Event) -> list[Array]:
         pieces = _split(jnp.asarray(y), self._event_sizes(), "y")
         return [piece.reshape(family.event_shape) for piece, family in zip(pieces, self.families, strict=True)]
 
-    def _naturals(self, natural: Natural) -> list[Natural]:
+    def _naturals(self, natural: Natural) -> list[Array]:
         return _split(natural, [family.dim for family in self.families], "natural")
 
-    def _raws(self, raw: Raw) -> list[Raw]:
+    def _raws(self, raw: Raw) -> list[Array]:
         return _split(raw, [family.raw_dim for family in self.families], "raw")
 
 
