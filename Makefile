@@ -42,5 +42,5 @@ clean:  ## remove the environment and every cache
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "== installing natkal and its test tools into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
 	@touch $@

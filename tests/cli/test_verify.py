@@ -57,13 +57,17 @@ def users_module(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
 
-@pytest.fixture
-def two_cases(monkeypatch):
-    family = cases.builtin_families()["Poisson"]
-    built = tuple(
-        cases.build_case(f"Poisson, {name}", family, (), outputs=1, seed=seed, steps=20)
+@pytest.fixture(scope="module")
+def built():
+    family = cases.builtin_families()["Gaussian"]
+    return tuple(
+        cases.build_case(f"Gaussian, {name}", family, (), outputs=1, seed=seed, steps=20)
         for seed, name in enumerate(("linear", "linear again"))
     )
+
+
+@pytest.fixture
+def two_cases(built, monkeypatch):
     monkeypatch.setattr("natkal.paper.builtin_cases", lambda: built)
 
 
@@ -75,7 +79,7 @@ def test_json_of_a_filtered_case(two_cases):
     assert result["passed"] is True
     assert (result["models"], result["failed"]) == (1, 0)
     assert result["claims"] == len(result["results"])
-    assert {row["model"] for row in result["results"]} == {"Poisson, linear again"}
+    assert {row["model"] for row in result["results"]} == {"Gaussian, linear again"}
     assert {row["steps"] for row in result["results"]} == {1, 10}
     assert {"claim", "setting", "statement", "params_deviation", "matrix_deviation", "tolerance", "passed"} <= set(
         result["results"][0]
@@ -125,7 +129,7 @@ def test_a_claim_above_tolerance_exits_1(two_cases, monkeypatch):
         ("users_syntax:f", "importing users_syntax failed: SyntaxError"),
         ("users_model:nothing", "has no function 'nothing'"),
         ("users_model:number", "not a function"),
-        ("users_model:broken", "raised KeyError: 'weights' (users_model.py, line 33)"),
+        ("users_model:broken", "raised KeyError: 'weights' (users_model.py, line"),
         ("users_model:pair", "must return a tuple (model, inputs, targets), got a tuple of 2"),
         ("users_model:not_a_model", "must return a model made by natkal.static_model first, got str"),
         ("users_model:no_rows", "targets must be an array with one row per observation"),
@@ -141,7 +145,7 @@ def test_bad_models_are_usage_errors(users_module, spec, complaint):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--case", "Weibull"], "no built-in case has 'Weibull' in its name. There are: Poisson, linear; Poisson"),
+        (["--case", "Weibull"], "no built-in case has 'Weibull' in its name. There are: Gaussian, linear; Gaussian"),
         (["--case", "Poisson", "--model", "m:f"], "leave it out with --model"),
         (["--steps", "21"], "has only 20 rows, got 21"),
         (["--steps", "0"], "--steps"),

@@ -19,10 +19,11 @@ app.command()(learn)
 app.command()(verify)
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"natkal {natkal.__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
