@@ -70,14 +70,16 @@ class Source:
         self._position = position
         self._numeric: Sequence[str] = ()
         self._reader: RowReader | None = None
+        plain = all(Path(name).is_file() and Path(name).suffix.lower() in TEXT for name in files)
+        self._sizes = [Path(name).stat().st_size for name in files] if plain else []
         self._check()
 
-    @property
-    def size(self) -> int | None:
-        """Bytes on disk in all, for the progress bar; None where that says nothing."""
-        if self.files == [STDIN] or not all(Path(name).is_file() for name in self.files):
+    def share(self) -> float | None:
+        """How much of the data has been read, between 0 and 1; None where that cannot be known (pipes, compression)."""
+        if not self._sizes:
             return None
-        return sum(Path(name).stat().st_size for name in self.files)
+        done = sum(self._sizes[: self._position.file])
+        return (done + self._position.offset) / max(sum(self._sizes), 1)
 
     def use(self, numeric: Sequence[str]) -> None:
         """Say that these columns, all numbers, are the only ones in use."""

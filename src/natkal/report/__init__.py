@@ -1,0 +1,3 @@
+"""stub"""
+def write_report(session, result):
+    return "x"
