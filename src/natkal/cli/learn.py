@@ -51,7 +51,7 @@ def learn(
     row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids, under which labels may come later.")] = None,
     label_delay: Annotated[int, typer.Option(min=0, help="A row's label arrives this many rows after it.")] = 0,
     prior_scale: Annotated[float, typer.Option(help="Prior variance of each weight, in units of 1/fan-in.")] = 1.0,
-    fading: Annotated[float, typer.Option(help="Share of the past forgotten at each row, in [0, 1).")] = 1e-3,
+    fading: Annotated[float, typer.Option(help="Share of the past forgotten at each row, in [0, 1).")] = 3e-4,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights.")] = 0,
     sample: Annotated[int, typer.Option(min=1, help="Rows from which types are inferred (- waits for them).")] = 1000,
     run: Annotated[Path, typer.Option(help="Folder of the run: checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
@@ -119,7 +119,7 @@ def learn(
         if report and done:
             from natkal.report import write_report
 
-            result["report"] = str(write_report(session, result))
+            result["report"] = str(write_report(session, seconds=taken if not rows_before else None))
         if as_json:
             print_json(result)
         else:

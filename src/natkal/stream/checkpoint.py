@@ -31,7 +31,7 @@ def write(folder: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarr
     from safetensors.numpy import save
 
     text = json.dumps(header, allow_nan=False, sort_keys=True).encode()
-    payload = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    payload = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     current, temporary = folder / CURRENT, folder / (CURRENT + ".tmp")
     try:
         with temporary.open("wb") as file:

@@ -54,6 +54,12 @@ class Encoder:
         return names
 
     @property
+    def owners(self) -> list[str]:
+        """The column that each number of a row comes from."""
+        owners = [feature.name for feature in self._ordered for _ in range(feature.slots)]
+        return [*owners, *(feature.name for feature in self._ordered if feature.flag_missing)]
+
+    @property
     def width(self) -> int:
         """How many numbers a row has."""
         return sum(feature.slots + feature.flag_missing for feature in self._ordered)

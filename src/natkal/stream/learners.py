@@ -17,7 +17,8 @@ from natkal.stream.errors import StreamError
 from natkal.stream.laws import GaussianLaw, Law
 from natkal.typing import Array, Params
 
-AUTO_HIDDEN = 16
+AUTO_HIDDEN, AUTO_SIZE = 16, 320
+"""auto: a hidden layer of up to 16 units, fewer where that would be more than about 320 parameters; none below 2."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Choice:
 
     model: str = "auto"
     prior_scale: float = 1.0
-    fading: float = 1e-3
+    fading: float = 3e-4
     seed: int = 0
 
 
@@ -44,8 +45,8 @@ def _network(
 ) -> tuple[Callable[[Params, Array], Array], Params]:
     if ":" in choice.model and not choice.model.startswith(("mlp:", "gru:")):
         return _user_network(choice.model, width, family)
-    hidden = _hidden(choice.model)
     heads = sum(1 if isinstance(law, GaussianLaw) else _raw(law) for law in laws)
+    hidden = _hidden(choice.model, width, heads)
     layers = mlp_params(jax.random.key(choice.seed), (width, *hidden, heads))
     if not hidden:
         layers = jax.tree.map(jnp.zeros_like, layers)  # a linear model starts by saying nothing
@@ -73,10 +74,11 @@ def _raw(law: Law) -> int:
     return law.family.raw_dim
 
 
-def _hidden(model: str) -> tuple[int, ...]:
+def _hidden(model: str, width: int, heads: int) -> tuple[int, ...]:
     """The hidden layers: none for linear."""
     if model == "auto":
-        return (AUTO_HIDDEN,)
+        units = min(AUTO_HIDDEN, AUTO_SIZE // (width + 1 + heads))
+        return (units,) if units > 1 else ()
     if model == "linear":
         return ()
     name, _, sizes = model.partition(":")

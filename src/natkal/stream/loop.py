@@ -107,24 +107,25 @@ class Loop:
         """Predict this row; learn it, or what has arrived instead; then let its values into the scales."""
         if late is None:
             learner, info = self.learner.step_unchecked(
-                state.learner, self._scale(state, inputs), self._prepare(state, targets)
+                state.learner, self.scaled_inputs(state, inputs), self._prepare(state, targets)
             )
             prediction = info.prediction
             features, scales = observe(state.features, inputs[: self.scaled]), self._observe(state.targets, targets)
         else:
-            prediction = self.learner.predict_unchecked(state.learner, self._scale(state, inputs))
+            prediction = self.learner.predict_unchecked(state.learner, self.scaled_inputs(state, inputs))
             known = StreamState(
                 features=observe(state.features, inputs[: self.scaled]), targets=state.targets, learner=state.learner
             )
             late_inputs, late_targets = late[: self.width], late[self.width :]
             learner, _ = self.learner.step_unchecked(
-                state.learner, self._scale(known, late_inputs), self._prepare(known, late_targets)
+                state.learner, self.scaled_inputs(known, late_inputs), self._prepare(known, late_targets)
             )
             features, scales = known.features, self._observe(state.targets, late_targets)
         outcomes = self._outcomes(state, prediction, targets)
         return StreamState(features=features, targets=scales, learner=learner), outcomes
 
-    def _scale(self, state: StreamState, inputs: Array) -> Array:
+    def scaled_inputs(self, state: StreamState, inputs: Array) -> Array:
+        """A row as the learner sees it: numbers standardised by earlier rows, 0 where missing."""
         rest = inputs[self.scaled :]
         scaled = standardise(state.features, inputs[: self.scaled])
         return jnp.concatenate([scaled, jnp.where(jnp.isnan(rest), 0.0, rest)])

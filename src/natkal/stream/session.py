@@ -18,7 +18,7 @@ from natkal.stream.fleet import Fleet
 from natkal.stream.laws import law_of
 from natkal.stream.learners import Choice, make_learner
 from natkal.stream.loop import Loop, Pending
-from natkal.stream.metrics import Metrics, next_edge
+from natkal.stream.metrics import RECENT, Metrics, next_edge
 from natkal.stream.outputs import Appender
 from natkal.stream.predictions import PredictionFormat
 from natkal.stream.schema import Schema, infer
@@ -44,7 +44,7 @@ class Settings:
     label_delay: int = 0
     model: str = "auto"
     prior_scale: float = 1.0
-    fading: float = 1e-3
+    fading: float = 3e-4
     seed: int = 0
     sample: int = 1000
     metrics_every: int | None = None
@@ -89,6 +89,7 @@ class Session:
         self.position = Position(0, 0, 1)
         self.queue: deque[tuple[np.ndarray, np.ndarray]] = deque()
         self.held: OrderedDict[str, np.ndarray] = OrderedDict()
+        self.recent_inputs = np.zeros((0, self.encoder.width))
         self.outputs: dict[str, Appender] = {}
         self._pending: deque[tuple[Pending, Encoded]] = deque()
 
@@ -161,12 +162,13 @@ class Session:
     def _restore(self, path: Path, arrays: Mapping[str, np.ndarray], held: list[str], queued: int) -> None:
         metrics, width, targets = self.metrics, self.encoder.width, len(self.laws)
         rows = {name: arrays[name].shape[0] if name in arrays and arrays[name].ndim == 2 else 0 for name in ROWS}
-        if rows["metrics.open"] > 1 << 20 or rows["metrics.recent"] > 1 << 12:
+        if max(rows.values()) > 1 << 20:
             raise CheckpointError(f"{path}: holds more open rows than a run ever has")
         f8 = np.dtype("<f8")
         template: dict[str, tuple[tuple[int, ...], np.dtype]] = {
             "metrics.open": ((rows["metrics.open"], metrics.open.shape[1]), f8),
             "metrics.recent": ((rows["metrics.recent"], metrics.open.shape[1]), f8),
+            "recent_inputs": ((rows["recent_inputs"], width), f8),
             "held": ((len(held), width), f8),
             "queue": ((queued, width + targets), f8),
             **self.fleet.template(),
@@ -179,6 +181,7 @@ class Session:
             part.counts = arrays[f"metrics.{position}.counts"].copy()
             part.sums = arrays[f"metrics.{position}.sums"].copy()
             part.calibration = arrays[f"metrics.{position}.calibration"].copy()
+        self.recent_inputs = arrays["recent_inputs"].copy()
         self.held = OrderedDict(zip(held, arrays["held"].copy(), strict=True))
         self.queue = deque((row[:width].copy(), row[width:].copy()) for row in arrays["queue"])
         self.fleet.restore(arrays)
@@ -260,6 +263,7 @@ class Session:
         outcomes = pending.wait()
         if "predictions" in self.outputs:
             self.outputs["predictions"].write(self.format.write(piece.lines, outcomes.summary, piece.targets))
+        self.recent_inputs = np.concatenate([self.recent_inputs, piece.inputs])[-RECENT:]
         figures = self.metrics.add(outcomes.summary, outcomes.log_prob, piece.targets)
         if figures is not None:
             self._write_figures(figures)
@@ -377,6 +381,7 @@ class Session:
         arrays = {
             "metrics.open": self.metrics.open,
             "metrics.recent": self.metrics.recent,
+            "recent_inputs": self.recent_inputs,
             "held": np.stack(list(self.held.values())) if self.held else np.zeros((0, self.encoder.width)),
             "queue": np.stack(queue) if queue else np.zeros((0, width)),
             **self.fleet.arrays(),
@@ -386,7 +391,7 @@ class Session:
         return arrays
 
 
-ROWS = ("metrics.open", "metrics.recent")
+ROWS = ("metrics.open", "metrics.recent", "recent_inputs")
 
 
 def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import natkal.data
 from natkal.stream.columnar import ArrowRows, check_same_schema, need_arrow
 from natkal.stream.csv_rows import CsvRows, read_header
 from natkal.stream.errors import StreamError
@@ -16,6 +17,7 @@ from natkal.stream.table import Position, Rows
 TEXT = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 COLUMNAR = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 STDIN = "-"
+STREAMS = Path(natkal.data.__file__).parent
 
 
 class RowReader(Protocol):
@@ -31,7 +33,9 @@ def find_files(data: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name in data:
         path = Path(name)
-        if name == STDIN:
+        if name.startswith("@"):
+            found.append(str(embedded(name[1:])))
+        elif name == STDIN:
             found.append(name)
         elif path.is_dir():
             inside = sorted(str(entry) for entry in path.iterdir() if entry.is_file() and kind_of(entry) is not None)
@@ -52,6 +56,15 @@ def find_files(data: Sequence[str]) -> list[str]:
     if STDIN in found and len(found) > 1:
         raise StreamError("standard input (-) cannot be combined with files")
     return found
+
+
+def embedded(name: str) -> Path:
+    """A stream that comes with natkal."""
+    path = STREAMS / f"{name}.csv.gz"
+    if not path.is_file():
+        known = ", ".join(sorted(f"@{entry.name.partition('.')[0]}" for entry in STREAMS.glob("*.csv.gz")))
+        raise StreamError(f"@{name}: natkal comes with {known}")
+    return path
 
 
 def kind_of(path: Path) -> str | None:
