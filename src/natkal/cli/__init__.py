@@ -6,6 +6,7 @@ import typer
 
 import natkal
 from natkal.cli.learn import learn
+from natkal.cli.predict import predict
 from natkal.cli.report import report
 from natkal.cli.verify import verify
 
@@ -17,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(learn)
+app.command()(predict)
 app.command()(report)
 app.command()(verify)
 

@@ -39,7 +39,7 @@ def gather(session: Session) -> Facts:
     eta = 1 / effective_memory(np.array([max(steps, 1)]), session.settings.fading)[0]
     rows = np.unique(np.geomspace(1, max(steps, 2), 60).astype(int))
     return Facts(
-        series=read_metrics(metrics_path(session)),
+        series=coarser(read_metrics(metrics_path(session))),
         spectrum=None if eigenvalues is None else eta / np.maximum(eigenvalues, 1e-300),
         relevance=relevance(session, state),
         steps=steps,
@@ -70,6 +70,26 @@ def read_metrics(path: Path) -> dict[str, np.ndarray]:
         rows = list(csv.DictReader(file))
     names = rows[0].keys() if rows else []
     return {name: np.array([float(row[name]) if row[name] else np.nan for row in rows]) for name in names}
+
+
+def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.ndarray]:
+    """Neighbouring windows taken together until there are at most about so many, each weighted by its rows."""
+    if not series or len(series["row"]) <= windows:
+        return series
+    group = np.minimum((series["row"] - 1) * windows // series["row"][-1], windows - 1).astype(int)
+    weight = np.bincount(group, series["rows"], windows)
+    there = weight > 0
+    merged = {}
+    for name, values in series.items():
+        if name in ("row", "rows"):
+            continue
+        known = np.isfinite(values)
+        total = np.bincount(group[known], (values * series["rows"])[known], windows)
+        counted = np.bincount(group[known], series["rows"][known], windows)
+        merged[name] = np.where(counted > 0, total / np.maximum(counted, 1), np.nan)[there]
+    last = np.zeros(windows)
+    np.maximum.at(last, group, series["row"])
+    return {"row": last[there], "rows": weight[there], **merged}
 
 
 def relevance(session: Session, state: Any) -> dict[str, float]:

@@ -41,6 +41,14 @@ class Fleet:
         self.state, pending = self._loop.run(self.state, inputs, targets, learn, slots)
         return pending
 
+    def predict(self, inputs: np.ndarray, keys: list[str]) -> np.ndarray:
+        """Predictions without learning; a key never seen gets what every model starts from, in a slot still free."""
+        if not self._keyed:
+            return self._loop.predict(self.state, inputs, None)
+        free = len(self.keys)
+        self._grow(free + 1)
+        return self._loop.predict(self.state, inputs, np.array([self.keys.get(key, free) for key in keys], np.int32))
+
     def one(self, slot: int | None = None) -> Any:
         """The state of one model: the only one, or that of a slot."""
         return jax.tree.map(lambda leaf: leaf[slot], self.state) if self._keyed else self.state
@@ -72,13 +80,13 @@ class Fleet:
 
         return jax.tree.map(stack, self._start)
 
-    def _grow(self) -> None:
+    def _grow(self, least: int = 0) -> None:
         """Twice the slots, as often as needed."""
         if not self._keyed:
             return
         have = jax.tree.leaves(self.state)[0].shape[0]
         need = have
-        while need < len(self.keys):
+        while need < max(len(self.keys), least):
             need *= 2
         if need > have:
             more = self._spread(need - have)

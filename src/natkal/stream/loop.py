@@ -71,6 +71,31 @@ class Loop:
             pieces.append((outcomes, count))
         return state, Pending(pieces, self)
 
+    def predict(self, state: Any, inputs: np.ndarray, slots: np.ndarray | None) -> np.ndarray:
+        """The prediction for each row in the user's units, learning nothing."""
+        pieces = [np.zeros((0, self.summary_size))]
+        for first in range(0, len(inputs), BLOCK):
+            part = slice(first, first + BLOCK)
+            count = len(inputs[part])
+            which = None if slots is None else _padded(slots[part].astype(np.int32))
+            pieces.append(np.asarray(self._predictions(state, _padded(inputs[part]), which))[:count])
+        return np.concatenate(pieces)
+
+    @functools.cached_property
+    def _predictions(self):
+        @jax.jit
+        def block(state: Any, inputs: Array, slots: Array | None) -> Array:
+            unknown = jnp.full(len(self.laws), jnp.nan)
+
+            def row(values: Array, slot: Array | None) -> Array:
+                one = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
+                prediction = self.learner.predict_unchecked(one.learner, self.scaled_inputs(one, values))
+                return self._outcomes(one, prediction, unknown)[0]
+
+            return jax.lax.map(lambda entry: row(*entry), (inputs, slots))
+
+        return block
+
     @functools.cached_property
     def _block(self):
         return jax.jit(self._block_unjitted, donate_argnums=0)
