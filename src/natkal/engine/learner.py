@@ -120,11 +120,11 @@ class Learner:
         self, state: LearnerState, inputs: Any, target: Array, at: Params | None
     ) -> tuple[LearnerState, StepInfo]:
         next_key, draw_key = jax.random.split(state.key)
-        look = self._look(state, inputs, target, at, draw_key)
+        look = self.look(state, inputs, target, at, draw_key)
         steps = counter.increment(state.steps)
-        rate = self._rate(counter.value(steps, look.log_prob.dtype), look.observed)
-        weight, outliers = self._weigh(state, look.seen, rate)
-        update = self._update(state, look, target, rate, weight)
+        rate = self.rate(counter.value(steps, look.log_prob.dtype), look.observed)
+        weight, outliers = self.weigh(state, look.seen, rate)
+        update = self.update(state, look, target, rate, weight)
 
         learned = LearnerState(
             params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
@@ -149,7 +149,7 @@ class Learner:
         )
         return kept._replace(key=next_key), info
 
-    def _look(self, state: LearnerState, inputs: Any, target: Array, at: Params | None, key: Array) -> Look:
+    def look(self, state: LearnerState, inputs: Any, target: Array, at: Params | None, key: Array) -> Look:
         """The observation's quadratic around `at`, seen from `state.params`."""
         outputs = self.model.outputs
         around = self.model.linearize(state.params if at is None else at, state.carry, inputs)
@@ -162,18 +162,20 @@ class Learner:
         seen = Seen(rows=rows, factor=factor, score=score, curved=outputs.curved(around.raw))
         return Look(around=around, seen=seen, log_prob=observed.log_prob, observed=jnp.any(observed.present))
 
-    def _rate(self, count: Float[Array, ""], observed: Bool[Array, ""]) -> Rate:
+    def rate(self, count: Float[Array, ""], observed: Bool[Array, ""]) -> Rate:
         """Nothing is forgotten where nothing is observed."""
         rate = self.rates.at(count, prior_kept=self.prior_weight is not None)
         return Rate(keep=jnp.where(observed, rate.keep, 1.0), weight=rate.weight)
 
-    def _weigh(self, state: LearnerState, seen: Seen, rate: Rate) -> tuple[Array, Array]:
+    def weigh(self, state: LearnerState, seen: Seen, rate: Rate) -> tuple[Array, Array]:
+        """What the observation counts for, and how many outliers have now come in a row."""
         if self.robust is None:
             return jnp.ones_like(rate.keep), state.outliers
         gram = self.curvature.quadratic(state.curvature, seen.rows) / rate.keep
         return self.robust.weigh(surprise(seen.score, seen.factor, gram), state.outliers)
 
-    def _update(self, state: LearnerState, look: Look, target: Array, rate: Rate, weight: Array) -> Update:
+    def update(self, state: LearnerState, look: Look, target: Array, rate: Rate, weight: Array) -> Update:
+        """What is known after the observation, and the step that goes with it."""
         restore, offset = None, None
         if self.prior_weight is not None:
             # Prop. 4: what forgetting takes from n ln(prior) is given back at once.
@@ -194,10 +196,10 @@ class Learner:
         count = counter.value(counter.increment(state.steps), ravel(state.params).dtype)
 
         def again(iteration: Array, at: Params) -> Params:
-            look = self._look(state, inputs, target, at, draw_key)
-            rate = self._rate(count, look.observed)
-            weight = self._weigh(state, look.seen, rate)[0]
-            update = self._update(state, look, target, rate, weight)
+            look = self.look(state, inputs, target, at, draw_key)
+            rate = self.rate(count, look.observed)
+            weight = self.weigh(state, look.seen, rate)[0]
+            update = self.update(state, look, target, rate, weight)
             return jax.tree.map(jnp.add, state.params, self.model.unravel(update.step))
 
         return jax.lax.fori_loop(0, self.control.relinearize, again, state.params)

@@ -20,9 +20,10 @@ def run(learner: Learner, state: LearnerState, inputs: Any, targets: Any) -> tup
     """
     check_stream(learner.model, inputs, targets)
     with explain_shapes(learner.model, state.params, state.carry, jax.tree.map(lambda leaf: leaf[0], inputs)):
-        return _scan(learner, state, jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets))
+        return scan(learner, state, jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets))
 
 
 @partial(jax.jit, static_argnums=0)
-def _scan(learner: Learner, state: LearnerState, inputs: Any, targets: Any) -> tuple[LearnerState, StepInfo]:
+def scan(learner: Learner, state: LearnerState, inputs: Any, targets: Any) -> tuple[LearnerState, StepInfo]:
+    """`run` on values already checked, for use inside other transformations."""
     return jax.lax.scan(lambda state, row: learner.step_unchecked(state, *row), state, (inputs, targets))

@@ -32,13 +32,13 @@ def initial_cov(
     return eta_1 / (1 + prior_weight * eta_1) * prior_cov
 
 
-def pull(
+def weight_decay(
     params: Float[Array, " p"],
     prior_params: Float[Array, " p"],
     prior_precision: Float[Array, "p p"],
     weight: float | Float[Array, ""],
 ) -> Float[Array, " p"]:
-    """lambda_t n_prior Sigma_0^-1 (theta - theta_prior): the weight decay of Prop. 4."""
+    """lambda_t n_prior Sigma_0^-1 (theta - theta_prior): the extra gradient of Prop. 4; `weight` is lambda_t n_prior."""
     return weight * prior_precision @ (params - prior_params)
 
 
@@ -65,11 +65,10 @@ class PriorKeepingFilter:
     def renew(self, state: KalmanState) -> KalmanState:
         """The maximum and the inverse Hessian of (1 - lambda_t) Lbar_{t-1} + lambda_t n_prior ln pi."""
         fading = fading_at(self.learning_rate, state.steps + 1)
-        prior_precision = inverse(self.prior_cov)
-        precision = (1 - fading) * inverse(state.cov) + fading * self.prior_weight * prior_precision
-        decay = pull(state.estimate, self.prior_params, prior_precision, fading * self.prior_weight)
+        kept, renewed = (1 - fading) * inverse(state.cov), fading * self.prior_weight * inverse(self.prior_cov)
+        precision = kept + renewed
         return KalmanState(
-            estimate=state.estimate - solve(precision, decay),
+            estimate=solve(precision, kept @ state.estimate + renewed @ self.prior_params),
             cov=inverse(precision),
             steps=state.steps,
         )
@@ -112,7 +111,7 @@ class RegularizedNaturalGradient:
         estimate = learner.fisher(self.h, self.family, state.params, u, y, state.key)
         fisher = update_fisher(state.fisher, estimate, eta)
         gradient = loss_gradient(self.h, self.family, state.params, u, y)
-        decay = pull(state.params, self.prior_params, prior_precision, fading * self.prior_weight)
+        decay = weight_decay(state.params, self.prior_params, prior_precision, fading * self.prior_weight)
         regularized = fisher + eta * self.prior_weight * prior_precision
         params = update_params(state.params, regularized, gradient + decay, eta)
         return NaturalGradientState(params=params, fisher=fisher, steps=t, key=state.key)
