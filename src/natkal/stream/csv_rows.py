@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,7 +42,7 @@ def read_header(line: bytes, file: str) -> tuple[list[str], str]:
 
 
 class CsvRows:
-    """Rows of one CSV file. `numeric` names columns worth trying as numbers all at once."""
+    """Rows of one CSV file."""
 
     def __init__(self, reader: LineReader, names: Sequence[str], delimiter: str, file: str, number: int):
         self._reader = reader
@@ -49,8 +50,11 @@ class CsvRows:
         self._delimiter = delimiter
         self._file = file
         self._number = number
+        # A field is free of quotes, or begins and ends with one and doubles those inside.
+        field = rf'(?:[^"\r\n{re.escape(delimiter)}]*|"(?:[^"]|"")*")'
+        self._quoting = re.compile(rf"{field}(?:{re.escape(delimiter)}{field})*")
         self.numeric: Sequence[str] = ()
-        """The columns in use, where all of them are numbers: then whole blocks are parsed at once."""
+        """The columns in use, where all of them are numbers: then whole blocks are read at once."""
 
     def read(self) -> Rows | None:
         """The next rows, or None at the end of the file."""
@@ -132,13 +136,9 @@ class CsvRows:
             return f"the row is not UTF-8 text ({error.reason} at byte {error.start})"
         text = text.removesuffix("\n").removesuffix("\r")
         if '"' in text:
-            try:
-                found = list(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True))
-            except csv.Error as error:
-                return f"the quoting is wrong: {error}"
-            if len(found) != 1:
-                return "the quoting is wrong: a quoted field does not end"
-            cells = found[0]
+            if not self._quoting.fullmatch(text):
+                return "the quoting is wrong"
+            cells = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True))
         else:
             if "\r" in text:
                 return "the row holds a carriage return outside quotes"

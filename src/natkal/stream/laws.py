@@ -3,7 +3,6 @@
 import dataclasses
 from typing import NamedTuple, Protocol
 
-import jax
 import jax.numpy as jnp
 
 from natkal.families import Bernoulli, Categorical, Family, GaussianUnknownVariance, Poisson
@@ -22,9 +21,19 @@ class Outcome(NamedTuple):
 class Law(Protocol):
     """One target: how its values reach the learner, and how the learner's prediction reaches the user."""
 
-    family: Family
-    summary_size: int
-    scaled: bool
+    @property
+    def family(self) -> Family:
+        """What the learner observes."""
+        ...
+
+    @property
+    def summary_size(self) -> int:
+        """How many numbers a prediction has."""
+        ...
+
+    def measure(self, y: Array) -> Array:
+        """The number whose running mean and spread make the scale."""
+        ...
 
     def prepare(self, y: Float[Array, ""], scale: Running) -> Float[Array, ""]:
         """The value the learner sees; NaN where it is missing or there is no scale for it yet."""
@@ -45,9 +54,12 @@ class GaussianLaw:
     """
 
     log: bool
-    family: Family = dataclasses.field(default_factory=GaussianUnknownVariance)
-    summary_size: int = 2
-    scaled: bool = True
+    summary_size = 2
+
+    @property
+    def family(self) -> Family:
+        """Mean and logarithm of the variance."""
+        return GaussianUnknownVariance()
 
     def measure(self, y: Array) -> Array:
         """The number that is standardised."""
@@ -77,7 +89,6 @@ class ClassLaw:
     """Two classes or more; the summary is the probability of each (of the second, where there are two)."""
 
     classes: int
-    scaled: bool = False
 
     @property
     def family(self) -> Family:
@@ -88,6 +99,10 @@ class ClassLaw:
     def summary_size(self) -> int:
         """One probability for two classes."""
         return 1 if self.classes == 2 else self.classes
+
+    def measure(self, y: Array) -> Array:
+        """The class number."""
+        return y
 
     def prepare(self, y: Float[Array, ""], scale: Running) -> Float[Array, ""]:
         """The class number."""
@@ -106,9 +121,16 @@ class ClassLaw:
 class CountLaw:
     """Counts; the summary is (mean, spread), the spread with parameter uncertainty."""
 
-    family: Family = dataclasses.field(default_factory=Poisson)
-    summary_size: int = 2
-    scaled: bool = False
+    summary_size = 2
+
+    @property
+    def family(self) -> Family:
+        """Poisson."""
+        return Poisson()
+
+    def measure(self, y: Array) -> Array:
+        """The count."""
+        return y
 
     def prepare(self, y: Float[Array, ""], scale: Running) -> Float[Array, ""]:
         """The count."""
@@ -139,8 +161,3 @@ def split_naturals(laws: tuple[Law, ...], natural: Array, total_cov: Array) -> l
         parts.append((natural[first:last], total_cov[first:last, first:last]))
         first = last
     return parts
-
-
-def no_scale() -> Running:
-    """Statistics of nothing, for laws that need none."""
-    return jax.tree.map(lambda leaf: leaf[0], Running.start(1))

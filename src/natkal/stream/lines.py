@@ -1,7 +1,10 @@
 """Bytes into whole lines, in bounded memory: a line of 100 MB costs its own length in reading and nothing to keep."""
 
 import gzip
+import zlib
 from typing import BinaryIO, NamedTuple
+
+from natkal.stream.errors import StreamError
 
 CHUNK = 1 << 20
 LONGEST = 1 << 20
@@ -18,16 +21,14 @@ class LineBlock(NamedTuple):
 
 
 class LineReader:
-    """Whole lines from a binary stream, whatever sizes it is read in.
+    """Whole lines from a binary stream, whatever sizes it is read in. The longest that is kept has `LONGEST` bytes."""
 
-    `offset` and `line` say where in the file the stream stands. The longest line that is kept has `LONGEST` bytes.
-    """
-
-    def __init__(self, stream: BinaryIO, offset: int = 0, line: int = 1):
+    def __init__(self, stream: BinaryIO, name: str = "the stream"):
         self._stream = stream
+        self._name = name
         self._rest = b""
-        self._offset = offset
-        self._line = line
+        self._offset = 0
+        self._line = 1
         self._ended = False
 
     def read(self) -> LineBlock | None:
@@ -95,7 +96,11 @@ class LineReader:
         return self._line
 
     def _fill(self) -> bool:
-        chunk = self._stream.read1(CHUNK) if hasattr(self._stream, "read1") else self._stream.read(CHUNK)  # pyright: ignore
+        read = getattr(self._stream, "read1", self._stream.read)
+        try:
+            chunk = read(CHUNK)
+        except (OSError, EOFError, zlib.error) as error:
+            raise StreamError(f"{self._name}: cannot be read behind line {self._line:,}: {error}") from error
         if not chunk:
             self._ended = True
             return False

@@ -15,6 +15,7 @@ import numpy as np
 from natkal.engine import Learner
 from natkal.engine.state import LearnerState, Prediction
 from natkal.stream.laws import Law, split_naturals
+from natkal.stream.learners import Choice, make_learner
 from natkal.stream.scaling import Running, observe, standardise
 from natkal.typing import Array, Float, Params
 
@@ -44,7 +45,6 @@ class Loop:
     laws: tuple[Law, ...]
     width: int
     scaled: int
-    keyed: bool = False
 
     def init(self, params: Params, seed: int) -> StreamState:
         """Nothing seen."""
@@ -161,7 +161,7 @@ class Loop:
         return values[0] if len(values) == 1 else jnp.stack(values)
 
     def _observe(self, running: Running, targets: Array) -> Running:
-        measured = [law.measure(y) if hasattr(law, "measure") else y for law, y in zip(self.laws, targets, strict=True)]  # pyright: ignore[reportAttributeAccessIssue]
+        measured = [law.measure(y) for law, y in zip(self.laws, targets, strict=True)]
         return observe(running, jnp.stack(measured))
 
     def _outcomes(self, state: StreamState, prediction: Prediction, targets: Array) -> tuple[Array, Array]:
@@ -178,6 +178,13 @@ class Loop:
     def summary_size(self) -> int:
         """How many numbers a prediction has, over all targets."""
         return sum(law.summary_size for law in self.laws)
+
+
+@functools.lru_cache(maxsize=16)
+def make_loop(choice: Choice, laws: tuple[Law, ...], width: int, scaled: int) -> tuple[Loop, Params]:
+    """The loop of this learner and the parameters it starts from; the same one, compiled once, for the same question."""
+    learner, params = make_learner(choice, width, laws)
+    return Loop(learner=learner, laws=laws, width=width, scaled=scaled), params
 
 
 class Pending:

@@ -16,8 +16,8 @@ from natkal.stream.errors import CheckpointError, StreamError
 from natkal.stream.features import Encoded, Encoder
 from natkal.stream.fleet import Fleet
 from natkal.stream.laws import law_of
-from natkal.stream.learners import Choice, make_learner
-from natkal.stream.loop import Loop, Pending
+from natkal.stream.learners import Choice
+from natkal.stream.loop import Pending, make_loop
 from natkal.stream.metrics import RECENT, Metrics, next_edge
 from natkal.stream.outputs import Appender
 from natkal.stream.predictions import PredictionFormat
@@ -75,9 +75,9 @@ class Session:
         if not self.encoder.width:
             raise StreamError("no column is left to learn from")
         choice = Choice(settings.model, settings.prior_scale, settings.fading, settings.seed)
-        self.learner, self.params = make_learner(choice, self.encoder.width, self.laws)
-        self.loop = Loop(self.learner, self.laws, self.encoder.width, self.encoder.scaled)
-        self.fleet = Fleet(self.loop, self.params, settings.seed, keyed=schema.key is not None)
+        self.loop, params = make_loop(choice, self.laws, self.encoder.width, self.encoder.scaled)
+        self.learner = self.loop.learner
+        self.fleet = Fleet(self.loop, params, settings.seed, keyed=schema.key is not None)
         sizes = tuple(law.summary_size for law in self.laws)
         self.metrics = Metrics(schema.targets, sizes, settings.metrics_every)
         self.format = PredictionFormat(
@@ -156,6 +156,8 @@ class Session:
             held, queued = header["held"], int(header["queued"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"{path}: its header lacks or contradicts what a run needs ({error})") from error
+        if session.fleet.keys and session.schema.key is None:
+            raise CheckpointError(f"{path}: its header has keys and no key column")
         session._restore(path, arrays, held, queued)
         return session
 
@@ -200,9 +202,9 @@ class Session:
     ) -> bool:
         """Learn to the end of the source; False where `stop` asked to end before. A checkpoint is left either way."""
         source.use(self.schema.all_numbers)
-        self.save()
         saved_at, saved_rows = time.monotonic(), self.counts.read
         try:
+            self.save()
             for rows in _chain(first, source):
                 self._take(rows)
                 while len(self._pending) > 1:
@@ -219,6 +221,7 @@ class Session:
                 self._check_rejects()
             self._finish()
         finally:
+            source.close()
             for output in self.outputs.values():
                 output.close()
         return True

@@ -83,6 +83,7 @@ class Source:
         self._position = position
         self._numeric: Sequence[str] = ()
         self._reader: RowReader | None = None
+        self._stream: BinaryIO | None = None
         plain = all(Path(name).is_file() and Path(name).suffix.lower() in TEXT for name in files)
         self._sizes = [Path(name).stat().st_size for name in files] if plain else []
         self._check()
@@ -109,9 +110,15 @@ class Source:
             if rows is not None:
                 self._position = rows.position
                 return rows
-            self._reader = None
+            self.close()
             self._position = Position(self._position.file + 1, 0, 1)
         return None
+
+    def close(self) -> None:
+        """Let go of the file that is open; standard input is left alone."""
+        if self._stream is not None and self._stream is not sys.stdin.buffer:
+            self._stream.close()
+        self._stream, self._reader = None, None
 
     def _open(self, position: Position) -> RowReader:
         name = self.files[position.file]
@@ -119,8 +126,8 @@ class Source:
         if kind_of(path) == "columnar":
             return ArrowRows(path, position.file, position.offset)
         live = name == STDIN
-        stream = sys.stdin.buffer if live else open_text(path)
-        reader = LineReader(stream)
+        self._stream = sys.stdin.buffer if live else open_text(path)
+        reader = LineReader(self._stream, name)
         kind = kind_of(path)
         first = reader.read_line()
         if kind == "csv" or (kind is None and not first.lstrip().startswith(b"{")):
@@ -150,7 +157,7 @@ class Source:
                 check_same_schema(arrow, rows)
             elif kind_of(path) == "csv":
                 with open_text(path) as stream:
-                    names, _ = read_header(LineReader(stream).read_line(), name)
+                    names, _ = read_header(LineReader(stream, name).read_line(), name)
                 header = header or names
                 missing = [column for column in header if column not in names]
                 if missing:
