@@ -1,4 +1,4 @@
-"""Break one formula at a time: the certificate must say which claims no longer hold. What cannot fail proves nothing."""
+"""Break one formula at a time: the certificate must say which claims no longer hold, or it would prove nothing."""
 
 import importlib
 

@@ -86,7 +86,7 @@ def test_priors_there_and_back(rtol):
         (lambda: dictionary.fading_from_learning_rate(np.full((2, 2), 0.5)), r"etas: .*shape \(2, 2\)"),
         (lambda: dictionary.learning_rate_from_fading([0.1, 1.0], 0.5), r"lambdas: .*\[0, 1\), got 1"),
         (lambda: dictionary.learning_rate_from_fading([-0.1], 0.5), r"lambdas: .*got -0\.1"),
-        (lambda: dictionary.learning_rate_from_fading(0.1, 0.5), r"lambdas: .*shape \(\)"),
+        (lambda: dictionary.learning_rate_from_fading(np.zeros((1, 2)), 0.5), r"lambdas: .*shape \(1, 2\)"),
         (lambda: dictionary.learning_rate_from_fading([0.1], 2), r"eta_0: .*got 2"),
         (lambda: dictionary.to_natural_gradient(jnp.zeros(1), jnp.eye(1), -1.0), r"learning_rate: .*got -1"),
         (

@@ -52,8 +52,8 @@ def test_the_bound_of_the_sampling_test():
 
 
 def test_the_built_in_cases_are_every_family_linear_and_with_a_hidden_layer(monkeypatch):
-    monkeypatch.setattr(cases, "build_case", lambda name, family, hidden, **_: (name, hidden))
-    built = dict(cases.builtin_cases())
+    monkeypatch.setattr(cases, "build_case", lambda name, family, hidden, **_: cases.Case(name, *4 * [hidden]))
+    built = {case.name: case.model for case in cases.builtin_cases()}
     assert len(built) == 2 * len(cases.builtin_families()) >= 16
     assert all(built[f"{name}, linear"] == () and built[f"{name}, MLP"] for name in cases.builtin_families())
 

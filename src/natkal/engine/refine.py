@@ -55,7 +55,7 @@ def _passes(learner: Learner, passes: int, start: LearnerState, inputs: Any, tar
 
         def observe(now: Pass, row: Any) -> tuple[Pass, None]:
             key, draw_key = jax.random.split(now.state.key)
-            look = learner.look(now.state, *row, at=None, key=draw_key)
+            look = learner.look(now.state, row[0], row[1], draw_key)
             steps = counter.increment(now.state.steps)
             rate = learner.rate(counter.value(steps, look.log_prob.dtype), look.observed)
             update = learner.update(now.state, look, row[1], rate, weight=jnp.ones_like(rate.keep))

@@ -9,7 +9,7 @@ from natkal.families.base import Family
 from natkal.paper.gradient import loss_gradient
 from natkal.paper.kalman import KalmanState, Mean, error, gain, mean_jacobian, noise_cov, posterior_cov
 from natkal.paper.natural_gradient import NaturalGradientState, natural_gradient, update_fisher, update_params
-from natkal.paper.schedules import Schedule
+from natkal.paper.schedules import Number, Schedule
 from natkal.paper.solve import inverse, solve
 from natkal.typing import Array, Float
 
@@ -25,9 +25,7 @@ def fading_at(learning_rate: Schedule, t: Any) -> Any:
     return 1 - (eta(t - 1) / eta(t) - eta(t - 1))
 
 
-def initial_cov(
-    prior_cov: Float[Array, "p p"], eta_1: float | Float[Array, ""], prior_weight: float | Float[Array, ""]
-) -> Float[Array, "p p"]:
+def initial_cov(prior_cov: Float[Array, "p p"], eta_1: Number, prior_weight: Number) -> Float[Array, "p p"]:
     """P_0 = eta_1 / (1 + n_prior eta_1) Sigma_0   (Prop. 4)."""
     return eta_1 / (1 + prior_weight * eta_1) * prior_cov
 
@@ -36,9 +34,9 @@ def weight_decay(
     params: Float[Array, " p"],
     prior_params: Float[Array, " p"],
     prior_precision: Float[Array, "p p"],
-    weight: float | Float[Array, ""],
+    weight: Number,
 ) -> Float[Array, " p"]:
-    """lambda_t n_prior Sigma_0^-1 (theta - theta_prior): the extra gradient of Prop. 4; `weight` is lambda_t n_prior."""
+    """lambda_t n_prior Sigma_0^-1 (theta - theta_prior): Prop. 4's extra gradient; `weight` is lambda_t n_prior."""
     return weight * prior_precision @ (params - prior_params)
 
 
@@ -55,7 +53,7 @@ class PriorKeepingFilter:
     learning_rate: Schedule
     prior_params: Float[Array, " p"]
     prior_cov: Float[Array, "p p"]
-    prior_weight: float | Array = 1.0
+    prior_weight: Number = 1.0
 
     def init(self) -> KalmanState:
         """theta_prior and P_0 = eta_1 / (1 + n_prior eta_1) Sigma_0."""
@@ -95,7 +93,7 @@ class RegularizedNaturalGradient:
     learning_rate: Schedule
     prior_params: Float[Array, " p"]
     prior_cov: Float[Array, "p p"]
-    prior_weight: float | Array = 1.0
+    prior_weight: Number = 1.0
 
     def init(self) -> NaturalGradientState:
         """theta_prior and J_0 = Sigma_0^-1."""

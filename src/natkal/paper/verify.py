@@ -16,7 +16,7 @@ from natkal.paper.claims import ClaimResult, Deviation, deviation, result
 from natkal.paper.compiling import run_once
 from natkal.paper.dictionary import fan_in_prior
 from natkal.paper.kalman import mean_function
-from natkal.paper.schedules import Schedule, constant, inverse_sqrt, inverse_time
+from natkal.paper.schedules import Number, Schedule, constant, inverse_sqrt, inverse_time
 from natkal.paper.side_by_side import (
     Comparison,
     Findings,
@@ -45,7 +45,7 @@ def verify(
     targets: Any,
     *,
     prior_cov: Any = None,
-    prior_weight: float = 1.0,
+    prior_weight: Number = 1.0,
     schedules: Mapping[str, Schedule] | None = None,
     tolerance: float = 1e-10,
     name: str = "model",
@@ -113,7 +113,7 @@ def verify(
     return tuple(rows)
 
 
-def engine(model: StaticModel, at: Setting, eta: Schedule, prior_weight: float) -> Comparison:
+def engine(model: StaticModel, at: Setting, eta: Schedule, prior_weight: Number) -> Comparison:
     """The engine in its three guises against the paper's algorithms at the same rates: it is filter and gradient."""
 
     def fading_at(t: Any) -> Any:
