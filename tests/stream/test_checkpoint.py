@@ -47,6 +47,14 @@ def forged(path, header: dict, arrays: dict) -> None:
     checkpoint.write(path.parent, header, arrays)
 
 
+def refused(run) -> bool:
+    try:
+        Session.resume(run, open_outputs=False)
+    except CheckpointError:
+        return True
+    return False
+
+
 @pytest.fixture
 def run(tmp_path):
     (tmp_path / "d.csv").write_text(csv_text(table(120)))
@@ -95,9 +103,7 @@ def test_forged_contents_are_refused(run):
     for number, (bad_header, bad_arrays) in enumerate(forgeries):
         checkpoint.remove(run)
         forged(run / checkpoint.CURRENT, bad_header, bad_arrays)
-        with pytest.raises(CheckpointError):
-            Session.resume(run, open_outputs=False)
-            pytest.fail(f"forgery {number} was loaded")
+        assert refused(run), f"forgery {number} was loaded"
 
 
 def test_a_payload_that_lies_about_its_size_is_refused(tmp_path):
@@ -117,7 +123,7 @@ def test_the_previous_generation_takes_over(run):
     session, warning = Session.resume(run, open_outputs=False)
     assert warning is not None
     assert "damaged" in warning
-    assert session.counts.read < 120 or session.counts.read == 120
+    assert session.counts.read <= 120
     (run / checkpoint.PREVIOUS).unlink()
     with pytest.raises(CheckpointError):
         Session.resume(run)
@@ -131,7 +137,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(StreamError, match="No space left on device.*the last checkpoint is kept"):
+    with pytest.raises(StreamError, match=r"No space left on device.*the last checkpoint is kept"):
         checkpoint.write(tmp_path, {"format": 1}, ARRAYS)
     assert (tmp_path / checkpoint.CURRENT).read_bytes() == before
     assert not list(tmp_path.glob("*.tmp"))

@@ -34,9 +34,7 @@ def drip(data: bytes, seed: int, largest: int) -> Drip:
 def read_all(reader) -> tuple[list[tuple], list[tuple[int, str]], int]:
     found, rejects, blank = [], [], 0
     while (rows := reader.read()) is not None:
-        found += [
-            (int(line), *(column[i] for column in rows.columns.values())) for i, line in enumerate(rows.lines)
-        ]
+        found += [(int(line), *(column[i] for column in rows.columns.values())) for i, line in enumerate(rows.lines)]
         rejects += [(reject.line, reject.reason) for reject in rows.rejects]
         blank += rows.blank
     return found, rejects, blank

@@ -126,8 +126,8 @@ def test_missing_values_can_be_rejected():
 
 def test_the_calendar_goes_round():
     monday = datetime.datetime(2024, 1, 1)
-    np.testing.assert_allclose(calendar(monday)[:4], [0, 1, 0, 1], atol=1e-12)
-    np.testing.assert_allclose(calendar(monday), calendar(monday + datetime.timedelta(days=364))[:4] + calendar(monday)[4:], atol=1e-9)
+    np.testing.assert_allclose(calendar(monday), [0, 1, 0, 1, 0, 1], atol=1e-12)
+    np.testing.assert_allclose(calendar(monday + datetime.timedelta(days=364))[:4], [0, 1, 0, 1], atol=1e-12)
     assert all(abs(value) <= 1 for value in calendar(datetime.datetime(2024, 12, 31, 23, 59, 59)))
 
 

@@ -54,8 +54,8 @@ def test_garbage_is_counted_and_leaves_no_trace(tmp_path, small_chunks):
     clean.write_text(csv_text(values))
     planted = with_garbage(csv_lines(values), dirty, COLUMNS, every=5, seed=0)
     assert len(KINDS) >= 12
-    first = learn(tmp_path / "a", clean)
-    second = learn(tmp_path / "b", dirty)
+    first = learn(tmp_path / "a", clean, classes=("0", "1"))
+    second = learn(tmp_path / "b", dirty, classes=("0", "1"))
     assert balanced(first)
     assert balanced(second)
     assert (first.counts.learned, first.counts.rejected) == (600, 0)
@@ -99,15 +99,14 @@ def test_every_format_gives_the_same_bits(tmp_path, ending):
     elif ending == "csv":
         path.write_text(csv_text(values))
     else:
-        arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
-        import pyarrow.feather
-        import pyarrow.parquet
+        import pyarrow as arrow
+        from pyarrow import feather, parquet
 
         content = arrow.table(dict(zip(names, values.T, strict=True)))
         if ending == "parquet":
-            arrow.parquet.write_table(content, path)
+            parquet.write_table(content, path)
         elif ending == "arrow":
-            arrow.feather.write_feather(content, path)
+            feather.write_feather(content, path)
         else:
             with arrow.output_stream(str(path), compression="zstd") as stream:
                 stream.write(csv_text(values).encode())

@@ -15,6 +15,8 @@ from natkal.cli.terminal import err, out, print_json, stream_progress
 
 if TYPE_CHECKING:
     from natkal.stream.session import Session, Settings
+    from natkal.stream.source import Source
+    from natkal.stream.table import Rows
 
 
 class Task(StrEnum):
@@ -23,7 +25,7 @@ class Task(StrEnum):
     regression = "regression"
     binary = "binary"
     multiclass = "multiclass"
-    count = "count"
+    counts = "count"
     positive = "positive"
 
 
@@ -37,31 +39,33 @@ class Missing(StrEnum):
 def learn(
     data: Annotated[
         list[str] | None,
-        typer.Argument(help="Files (CSV, JSONL, Parquet, Arrow; .gz, .zst), a directory, - for standard input, @flights."),
+        typer.Argument(
+            help="CSV, JSONL, Parquet or Arrow files (.gz, .zst), a directory, - (standard input), @flights."
+        ),
     ] = None,
     target: Annotated[list[str] | None, typer.Option(help="Column to predict; may be given several times.")] = None,
     task: Annotated[Task | None, typer.Option(help="What the target is (default: inferred).")] = None,
     features: Annotated[
         str, typer.Option(help="Columns to use: a,b:category,... or -c to leave some out (default: all).")
     ] = "",
-    classes: Annotated[str, typer.Option(help="All classes of the target, a,b,c (default: those of the first rows).")] = "",
-    missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or reject the row.")] = Missing.impute,
+    classes: Annotated[str, typer.Option(help="All classes of the target (default: those of the first rows).")] = "",
+    missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or a reject.")] = Missing.impute,
     model: Annotated[str, typer.Option(help="auto, linear, mlp:64,64 or package.module:function.")] = "auto",
     key: Annotated[str | None, typer.Option(help="Column of keys: one model for each.")] = None,
-    row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids, under which labels may come later.")] = None,
+    row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids: labels may come later.")] = None,
     label_delay: Annotated[int, typer.Option(min=0, help="A row's label arrives this many rows after it.")] = 0,
     prior_scale: Annotated[float, typer.Option(help="Prior variance of each weight, in units of 1/fan-in.")] = 1.0,
     fading: Annotated[float, typer.Option(help="Share of the past forgotten at each row, in [0, 1).")] = 3e-4,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights.")] = 0,
     sample: Annotated[int, typer.Option(min=1, help="Rows from which types are inferred (- waits for them).")] = 1000,
-    run: Annotated[Path, typer.Option(help="Folder of the run: checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
+    run: Annotated[Path, typer.Option(help="Folder for checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
     predictions: Annotated[Path | None, typer.Option(help="Write every prediction here (.csv or .jsonl).")] = None,
     metrics: Annotated[Path | None, typer.Option(help="Write the running metrics here (default: in the run).")] = None,
-    metrics_every: Annotated[int | None, typer.Option(min=1, help="Rows per line of metrics (default: 64, then more).")] = None,
+    metrics_every: Annotated[int | None, typer.Option(min=1, help="Rows per line of metrics.")] = None,
     checkpoint_every: Annotated[str, typer.Option(help="Rows (10000) or seconds (30s) between checkpoints.")] = "30s",
     max_rejects: Annotated[int | None, typer.Option(min=0, help="Stop once more rows than this are rejected.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already in the folder.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into the run.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -130,7 +134,10 @@ def learn(
             raise typer.Exit(128 + number)
 
 
-def _start(run: Path, settings: "Settings", data: list[str] | None, resume: bool, overwrite: bool) -> tuple[Any, Any, Any]:
+def _start(
+    run: Path, settings: "Settings", data: list[str] | None, resume: bool, overwrite: bool
+) -> "tuple[Session, Source, list[Rows]]":
+    """The session to run, what it reads, and the rows already read to find out what the columns are."""
     from natkal.stream import checkpoint
     from natkal.stream.errors import StreamError
     from natkal.stream.session import Session
@@ -148,13 +155,15 @@ def _start(run: Path, settings: "Settings", data: list[str] | None, resume: bool
             )
         files = find_files(data) if data else session.files
         if len(files) <= session.position.file and session.position.file:
-            raise StreamError(f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given")
+            raise StreamError(
+                f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given"
+            )
         session.files = files
         return session, Source(files, session.position), []
     if not data or not settings.targets:
         raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA and --target to start")
     if checkpoint.exists(run) and not overwrite:
-        raise StreamError(f"{run}: holds a run already: --resume goes on with it, --overwrite replaces it, --run names another")
+        raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
     run.mkdir(parents=True, exist_ok=True)
     checkpoint.remove(run)
     source = Source(find_files(data))
@@ -210,7 +219,9 @@ def _names(text: str) -> tuple[str, ...]:
 def _describe(session: "Session") -> None:
     schema = session.schema
     for target in schema.targets:
-        classes = f": {', '.join(target.classes[:8])}{', ...' if len(target.classes) > 8 else ''}" if target.classes else ""
+        classes = (
+            f": {', '.join(target.classes[:8])}{', ...' if len(target.classes) > 8 else ''}" if target.classes else ""
+        )
         err.print(f"target   {target.name}: {target.task} ({target.why}){classes}", soft_wrap=True, markup=False)
     used = ", ".join(f"{feature.name} ({feature.kind})" for feature in schema.features)
     err.print(f"features {used}", soft_wrap=True, markup=False)
@@ -218,7 +229,7 @@ def _describe(session: "Session") -> None:
         unused = ", ".join(f"{name} ({reason})" for name, reason in schema.ignored.items())
         err.print(f"ignored  {unused}", soft_wrap=True, markup=False)
     err.print(
-        f"model    {session.settings.model}, {session.learner.model.size:,} parameters on {session.encoder.width} inputs",
+        f"model    {session.settings.model}: {session.learner.model.size:,} parameters, {session.encoder.width} inputs",
         markup=False,
     )
 
@@ -249,8 +260,9 @@ def _result(session: "Session", files: list[str], seconds: float, rows: int, don
 def _print(result: dict[str, Any]) -> None:
     rows = result["rows"]
     out.print(
-        f"read {rows['read']:,} = learned {rows['learned']:,} + rejected {rows['rejected']:,} + skipped {rows['skipped']:,}"
-        f"   {result['seconds']:.1f} s, {result['rows_per_second']:,.0f} rows/s"
+        f"read {rows['read']:,} = learned {rows['learned']:,} + rejected {rows['rejected']:,} "
+        f"+ skipped {rows['skipped']:,}   {result['seconds']:.1f} s, {result['rows_per_second']:,.0f} rows/s",
+        soft_wrap=True,
     )
     for part in result["targets"]:
         table = Table(title=f"{part['target']}, {part['rows']:,} rows, each predicted first", title_justify="left")

@@ -11,10 +11,10 @@ from natkal.cli.terminal import err, print_json
 
 def predict(
     checkpoint: Annotated[Path, typer.Argument(help="A checkpoint file, or the folder of a run.")],
-    data: Annotated[list[str], typer.Argument(help="Files, a directory, or - for standard input; labels may be missing.")],
-    to: Annotated[Path | None, typer.Option("--out", help="Write here, .csv or .jsonl (default: CSV to standard output).")] = None,
+    data: Annotated[list[str], typer.Argument(help="Files, a directory or - (standard input); no labels needed.")],
+    to: Annotated[Path | None, typer.Option("--out", help="Write here, .csv or .jsonl (default: print CSV).")] = None,
     rejects: Annotated[Path | None, typer.Option(help="Write rows that cannot be used here, with reasons.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else (needs --out).")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (needs --out).")] = False,
 ) -> None:
     """Predict rows with what a run has learned. Rows that cannot be used are counted and left out."""
     if as_json and to is None:
@@ -32,7 +32,12 @@ def predict(
         for text in lines:
             typer.echo(text, nl=False)
         if as_json:
-            rows = {"read": counts.read, "predicted": counts.learned, "rejected": counts.rejected, "skipped": counts.skipped}
+            rows = {
+                "read": counts.read,
+                "predicted": counts.learned,
+                "rejected": counts.rejected,
+                "skipped": counts.skipped,
+            }
             print_json({"command": "predict", "checkpoint": str(checkpoint), "out": str(to), "rows": rows})
         else:
             err.print(

@@ -11,7 +11,7 @@ from natkal.cli.terminal import err, out, print_json
 
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of a run that `natkal learn` left.")],
-    to: Annotated[Path | None, typer.Option("--out", help="Where to write it (default: report.html in the run).")] = None,
+    to: Annotated[Path | None, typer.Option("--out", help="Where to (default: report.html in the run).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Write the report of a run: one HTML file that needs nothing else."""

@@ -72,7 +72,9 @@ def stream_progress(source: Any, *, quiet: bool) -> Iterator[Callable[[Any], Non
         yield lambda session: None
         return
     if err.is_terminal:
-        with Progress(SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), console=err, transient=True) as bar:
+        with Progress(
+            SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), console=err, transient=True
+        ) as bar:
             task = bar.add_task("", total=1.0)
 
             def advance(session: Any) -> None:

@@ -93,9 +93,9 @@ class Axes:
             self._parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}"/>')
             self._parts.append(f'<text class="tick" x="{LEFT - 6}" y="{up + 4:.1f}" text-anchor="end">{text}</text>')
         for tick in ticks(*self._x, about=4):
-            across, _ = self.place(tick, 1.0)
+            across, below = self.place(tick, 1.0)[0], HEIGHT - BOTTOM + 16
             self._parts.append(
-                f'<text class="tick" x="{across:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{short(tick)}</text>'
+                f'<text class="tick" x="{across:.1f}" y="{below}" text-anchor="middle">{short(tick)}</text>'
             )
         if x_label:
             middle = (LEFT + WIDTH - RIGHT) / 2

@@ -135,7 +135,7 @@ def _knowledge(session: Session, facts: Facts) -> str:
     if facts.relevance:
         top = list(facts.relevance.items())[:14]
         chart = bars([name for name, _ in top], [value for _, value in top], "Feature relevance")
-        note = "How far a usual change of the column moves the prediction, on the scale of the raw output, over the last rows."
+        note = "How far a usual change of the column moved the raw output, over the last rows."
         charts.append(_figure("Feature relevance", chart, [], note))
     rows, memory = facts.memory
     axes = Axes((0, float(rows[-1])), (0, float(memory.max()) * 1.05), x_label="rows")
@@ -146,7 +146,7 @@ def _knowledge(session: Session, facts: Facts) -> str:
         values = np.sort(facts.spectrum)[::-1]
         axes = Axes((1, len(values)), (float(values[-1]), float(values[0])), x_label="direction", log_y=True)
         axes.line(np.arange(1, len(values) + 1).tolist(), values.tolist(), "own", name="eigenvalue")
-        note = "Eigenvalues of J: large ones are directions of the parameters that the data decide, small ones the prior's."
+        note = "Eigenvalues of J: the data decide the large directions, the prior the small ones."
         charts.append(_figure("Spectrum of the Fisher matrix", axes.svg("Spectrum of the Fisher matrix"), [], note))
     whose = f" (key {next(iter(session.fleet.keys))})" if session.fleet.keys else ""
     return f'<h2>What was learned{escape(whose)}</h2><div class="grid2">{"".join(charts)}</div>\n'

@@ -155,7 +155,9 @@ def remove(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def match(path: Path, arrays: Mapping[str, np.ndarray], template: Mapping[str, tuple[tuple[int, ...], np.dtype]]) -> None:
+def match(
+    path: Path, arrays: Mapping[str, np.ndarray], template: Mapping[str, tuple[tuple[int, ...], np.dtype]]
+) -> None:
     """Refuse arrays that are not exactly, by name, shape and dtype, those the settings call for."""
     missing = sorted(set(template) - set(arrays))
     extra = sorted(set(arrays) - set(template))

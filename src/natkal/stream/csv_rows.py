@@ -95,7 +95,7 @@ class CsvRows:
 
     def _careful(self, block: LineBlock) -> Rows:
         lines: list[int] = []
-        records: list[list[str | None]] = []
+        records: list[list[str]] = []
         rejects: list[Reject] = []
         blank = 0
         raw = _split(block.data)
@@ -126,7 +126,7 @@ class CsvRows:
         columns = [list(column) for column in zip(*records, strict=True)] if records else [[] for _ in self._names]
         return self._rows(dict(zip(self._names, columns, strict=True)), lines, rejects, blank, end)
 
-    def _cells(self, line: bytes) -> list[str | None] | str:
+    def _cells(self, line: bytes) -> list[str] | str:
         """The cells of one record, or what is wrong with it."""
         if b"\0" in line:
             return "the row holds a NUL byte"

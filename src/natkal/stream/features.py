@@ -14,7 +14,7 @@ from natkal.stream.table import Column, Reject, Rows
 
 
 class Encoded(NamedTuple):
-    """What a learner takes of some rows: features and targets (NaN where missing), their keys and lines; the rejects."""
+    """What a learner takes of some rows: features and targets (NaN where missing), keys and lines; the rejects."""
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -119,9 +119,8 @@ class Encoder:
         if column is None:
             return np.full(len(rows), np.nan)
         read = class_reader(target) if target.classes else number_reader(target)
-        if isinstance(column, np.ndarray) and (target.task == "regression" or target.classes == ("0", "1")):
-            if target.task == "regression" or np.isin(column, (0.0, 1.0)).all():
-                return column
+        if isinstance(column, np.ndarray) and _fits(target, column):
+            return column
         return np.array(read_column(target.name, column, read, reasons), np.float64)
 
     def _keys(self, rows: Rows, reasons: dict[int, str]) -> list[str]:
@@ -170,9 +169,7 @@ class Encoder:
         return [f"{feature.name}={word}" for word in [*words, *free, "(other)"]]
 
 
-def read_column(
-    name: str, column: Column, read: Callable[[Any], Any], reasons: dict[int, str]
-) -> list[Any]:
+def read_column(name: str, column: Column, read: Callable[[Any], Any], reasons: dict[int, str]) -> list[Any]:
     """Every cell read; where one cannot be, its row gets a reason (the first stays) and the value None."""
     try:
         return [read(cell) for cell in column]
@@ -229,6 +226,11 @@ def calendar(moment: datetime.datetime) -> list[float]:
     week = (moment.weekday() + day) / 7
     year = (moment.timetuple().tm_yday - 1 + day) / 365.25
     return [wave(2 * math.pi * phase) for phase in (day, week, year) for wave in (math.sin, math.cos)]
+
+
+def _fits(target: Target, column: np.ndarray) -> bool:
+    """Whether these finite numbers can be taken as they are."""
+    return target.task == "regression" or (target.classes == ("0", "1") and bool(np.isin(column, (0.0, 1.0)).all()))
 
 
 def _bucket(feature: Feature, word: str) -> tuple[int, float]:

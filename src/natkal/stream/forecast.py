@@ -21,7 +21,7 @@ def load(where: Path) -> Session:
 
 
 def forecast(session: Session, source: Source, to: Path | None, rejects: Path | None) -> tuple[Counts, list[str]]:
-    """Predict every row; into a file, or as the lines of a CSV where there is none. Counts predicted rows as learned."""
+    """Predict every row into a file, or as lines of CSV where none is given. Predicted rows count as learned."""
     json_lines = to is not None and "json" in to.suffix
     sizes = tuple(law.summary_size for law in session.laws)
     form = PredictionFormat(session.schema.targets, sizes, json_lines=json_lines)

@@ -7,7 +7,7 @@ import numpy as np
 
 from natkal.stream.csv_rows import shown
 from natkal.stream.lines import LONGEST, LineReader
-from natkal.stream.table import Position, Reject, Rows
+from natkal.stream.table import Column, Position, Reject, Rows
 
 
 class JsonRows:
@@ -38,7 +38,7 @@ class JsonRows:
                 lines.append(number)
                 records.append(record)
         names = list(dict.fromkeys(name for record in records for name in record))
-        columns = {name: [record.get(name) for record in records] for name in names}
+        columns: dict[str, Column] = {name: [record.get(name) for record in records] for name in names}
         position = Position(file=self._number, offset=block.end, line=self._reader.line)
         return Rows(self._file, columns, np.array(lines, np.int64), rejects, blank, position)
 

@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 import jax.numpy as jnp
 
 from natkal.families import Bernoulli, Categorical, Family, GaussianUnknownVariance, Poisson
-from natkal.stream.schema import Target
 from natkal.stream.scaling import Running, location_scale
+from natkal.stream.schema import Target
 from natkal.typing import Array, Float
 
 
@@ -50,7 +50,7 @@ class Law(Protocol):
 class GaussianLaw:
     """A real target, or the logarithm of a positive one: standardised as it comes, its noise learned with its mean.
 
-    The summary is (centre, spread) of the target, or of its logarithm; the spread holds noise and parameter uncertainty.
+    The summary is (centre, spread) of the target or its logarithm; the spread holds noise and parameter uncertainty.
     """
 
     log: bool

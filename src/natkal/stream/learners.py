@@ -103,8 +103,7 @@ def _user_network(spec: str, width: int, family: Family) -> tuple[Callable[[Para
         apply, params = function(width, family.raw_dim)
     except Exception as error:
         raise StreamError(
-            f"--model: {spec} must be a function (inputs, outputs) -> (apply, params): "
-            f"{type(error).__name__}: {error}"
+            f"--model: {spec} must be a function (inputs, outputs) -> (apply, params): {type(error).__name__}: {error}"
         ) from error
     return apply, jax.tree.map(jnp.asarray, params)
 

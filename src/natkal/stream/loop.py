@@ -31,7 +31,7 @@ class StreamState(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """For each row, target by target: the prediction in the user's units and log p of what came (NaN if nothing did)."""
+    """Row by row, target by target: the prediction in the user's units, log p of what came (NaN if nothing did)."""
 
     summary: np.ndarray
     log_prob: np.ndarray
@@ -64,10 +64,14 @@ class Loop:
         for first in range(0, len(inputs), BLOCK):
             part = slice(first, first + BLOCK)
             count = len(inputs[part])
-            arguments = [_padded(inputs[part]), _padded(targets[part])]
-            arguments.append(None if learn is None else _padded(learn[part]))
-            arguments.append(None if slots is None else _padded(slots[part].astype(np.int32)))
-            state, outcomes = self._block(state, *arguments, count)
+            state, outcomes = self._block(
+                state,
+                _padded(inputs[part]),
+                _padded(targets[part]),
+                None if learn is None else _padded(learn[part]),
+                None if slots is None else _padded(slots[part].astype(np.int32)),
+                count,
+            )
             pieces.append((outcomes, count))
         return state, Pending(pieces, self)
 
@@ -114,13 +118,14 @@ class Loop:
 
         def body(row: Array, carried: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
             state, summary, log_prob = carried
-            one = state if slots is None else jax.tree.map(lambda leaf: leaf[slots[row]], state)
+            slot = None if slots is None else slots[row]
+            one = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
             late = None if learn is None else learn[row]
             new, (expected, density) = self._row(one, inputs[row], targets[row], late)
-            if slots is None:
+            if slot is None:
                 kept = new
             else:
-                kept = jax.tree.map(lambda leaf, value: leaf.at[slots[row]].set(value), state, new)
+                kept = jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), state, new)
             return kept, summary.at[row].set(expected), log_prob.at[row].set(density)
 
         final, *outcomes = jax.lax.fori_loop(0, count, body, (state, summary, log_prob))
@@ -182,7 +187,7 @@ class Loop:
 
 @functools.lru_cache(maxsize=16)
 def make_loop(choice: Choice, laws: tuple[Law, ...], width: int, scaled: int) -> tuple[Loop, Params]:
-    """The loop of this learner and the parameters it starts from; the same one, compiled once, for the same question."""
+    """The loop of this learner and its first parameters; the same one, compiled once, for the same question."""
     learner, params = make_learner(choice, width, laws)
     return Loop(learner=learner, laws=laws, width=width, scaled=scaled), params
 

@@ -128,7 +128,7 @@ class TargetMetrics:
         return np.where(n > 1, log_prob, 0.0), np.where(n > 0, mean, 0.0)
 
     def _calibrate(self, summary: np.ndarray, y: np.ndarray) -> None:
-        """Classes: rows, mean probability and hits in each tenth of probability. Numbers: rows in each tenth of the law."""
+        """Rows, mean probability and hits in each tenth of probability; for numbers, rows in each tenth of the law."""
         if self.classes:
             probability = summary[:, 0] if self.classes == 2 else summary.max(axis=1)
             hit = y if self.classes == 2 else (summary.argmax(axis=1) == y).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Running mean and variance, one row at a time in float64: each row is scaled by what came before it, never by itself."""
+"""Running mean and variance in float64: each row is scaled by what came before it, never by itself."""
 
 from typing import NamedTuple
 
@@ -13,14 +13,14 @@ LIMIT = 8.0
 class Running(NamedTuple):
     """How many values, their mean, and the sum of squared deviations from it (Welford), for each column."""
 
-    count: Float[Array, "*d"]
+    seen: Float[Array, "*d"]
     mean: Float[Array, "*d"]
     squares: Float[Array, "*d"]
 
     @classmethod
     def start(cls, columns: int) -> "Running":
         """Nothing seen."""
-        return cls(count=jnp.zeros(columns), mean=jnp.zeros(columns), squares=jnp.zeros(columns))
+        return cls(seen=jnp.zeros(columns), mean=jnp.zeros(columns), squares=jnp.zeros(columns))
 
 
 def observe(running: Running, values: Float[Array, "*d"]) -> Running:
@@ -29,16 +29,16 @@ def observe(running: Running, values: Float[Array, "*d"]) -> Running:
     n <- n + 1,  m <- m + (x - m)/n,  s <- s + (x - m_old)(x - m_new).
     """
     present = ~jnp.isnan(values)
-    count = running.count + present
+    count = running.seen + present
     before = jnp.where(present, values - running.mean, 0.0)
     mean = running.mean + before / jnp.maximum(count, 1.0)
     after = jnp.where(present, values - mean, 0.0)
-    return Running(count=count, mean=mean, squares=running.squares + before * after)
+    return Running(seen=count, mean=mean, squares=running.squares + before * after)
 
 
 def location_scale(running: Running) -> tuple[Array, Array]:
     """Mean and standard deviation so far; the deviation is NaN until two different values have been seen."""
-    return running.mean, jnp.sqrt(jnp.where(running.squares > 0, running.squares / running.count, jnp.nan))
+    return running.mean, jnp.sqrt(jnp.where(running.squares > 0, running.squares / running.seen, jnp.nan))
 
 
 def standardise(running: Running, values: Float[Array, " d"]) -> Float[Array, " d"]:

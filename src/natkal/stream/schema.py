@@ -14,6 +14,8 @@ KINDS = ("number", "boolean", "category", "hashed", "time")
 TASKS = ("regression", "binary", "multiclass", "count", "positive")
 FEW = 12
 """Whole numbers with at most this many different values are taken for classes."""
+MOST = 0.9
+"""A column is what at least this share of its first cells look like."""
 ONE_HOT = 32
 """Categories with more values than this in the first rows are hashed."""
 
@@ -126,13 +128,21 @@ def _wanted(features: Sequence[str], sample: Mapping[str, Column]) -> tuple[dict
     return wanted, left_out
 
 
-def _all(column: Sequence[Any], read: Callable[[Any], Any]) -> bool:
-    try:
-        for cell in column:
+def _readable(column: Sequence[Any], read: Callable[[Any], Any]) -> list[Any]:
+    """The cells that can be read so."""
+    good = []
+    for cell in column:
+        try:
             read(cell)
-    except ValueError:
-        return False
-    return True
+        except ValueError:
+            continue
+        good.append(cell)
+    return good
+
+
+def _most(column: Sequence[Any], read: Callable[[Any], Any]) -> bool:
+    """Whether nearly all cells can be read so; the others are wrong, and their rows will be rejected."""
+    return len(_readable(column, read)) >= MOST * len(column)
 
 
 def _feature(name: str, column: list[Any], kind: str | None) -> tuple[Feature | None, str]:
@@ -141,13 +151,13 @@ def _feature(name: str, column: list[Any], kind: str | None) -> tuple[Feature | 
     if kind is None:
         if not present:
             return None, "empty in the first rows"
-        if any(isinstance(cell, dict | list) for cell in present):
+        if all(isinstance(cell, dict | list) for cell in present):
             return None, "nested values"
-        if all(isinstance(cell, bool) for cell in present) or _all(present, cells.boolean) and _words(present):
+        if all(isinstance(cell, bool) for cell in present) or (_most(present, cells.boolean) and _words(present)):
             kind = "boolean"
-        elif _all(present, cells.number):
+        elif _most(present, cells.number):
             kind = "number"
-        elif _all(present, cells.moment):
+        elif _most(present, cells.moment):
             kind = "time"
         else:
             kind = "category"
@@ -155,7 +165,7 @@ def _feature(name: str, column: list[Any], kind: str | None) -> tuple[Feature | 
         return Feature(name=name, kind=kind, slots=1, flag_missing=flag), ""
     if kind == "time":
         return Feature(name=name, kind=kind, slots=6, flag_missing=False), ""
-    distinct = len({cells.label(cell) for cell in present})
+    distinct = len({cells.label(cell) for cell in _readable(present, cells.label)})
     if kind == "category" and distinct > ONE_HOT:
         kind = "hashed"
     slots = ONE_HOT if kind == "hashed" else min(ONE_HOT, max(4, distinct + (distinct + 1) // 2))
@@ -166,13 +176,15 @@ def _feature(name: str, column: list[Any], kind: str | None) -> tuple[Feature | 
 
 
 def _words(present: list[Any]) -> bool:
-    return not all(str(cell).strip() in ("0", "1", "0.0", "1.0") for cell in present)
+    """Whether true and false are mostly written as words: a column of 0 and 1 is one of numbers."""
+    digits = sum(str(cell).strip() in ("0", "1", "0.0", "1.0") for cell in present)
+    return digits < len(present) / 2
 
 
 def _target(name: str, column: list[Any], task: str | None, classes: Sequence[str]) -> Target:
     present = [cell for cell in column if not cells.is_missing(cell)]
     if not present and task is None:
-        raise StreamError(f"target {name!r} is empty in all of the first {len(column)} rows: say what it is with --task")
+        raise StreamError(f"target {name!r} is empty in all of the first {len(column)} rows: name its --task")
     if task is not None and task not in TASKS:
         raise StreamError(f"--task: {task!r} is not one of {', '.join(TASKS)}")
     why = "as asked"
@@ -190,20 +202,18 @@ def _target(name: str, column: list[Any], task: str | None, classes: Sequence[st
         if task == "binary" and len(found) > 2:
             raise StreamError(f"target {name!r} has {len(found)} classes ({', '.join(found[:5])}, ...), not two")
         return Target(name=name, task="binary" if len(found) == 2 else "multiclass", classes=found, why=why)
-    for cell in present:
-        try:
-            cells.number(cell)
-        except ValueError as error:
-            raise StreamError(f"target {name!r}: {error}, which a {task} needs") from error
+    if not _most(present, cells.number):
+        odd = next(cell for cell in present if cell not in _readable(present, cells.number))
+        raise StreamError(f"target {name!r}: {cells.cut(odd)} is not a number, which a {task} needs")
     return Target(name=name, task=task, classes=(), why=why)
 
 
 def guess_task(present: Sequence[Any]) -> tuple[str, str]:
     """Which task these target values look like, and why."""
-    if all(isinstance(cell, bool) for cell in present) or not _all(present, cells.number):
+    if all(isinstance(cell, bool) for cell in present) or not _most(present, cells.number):
         count = len({cells.label(cell) for cell in present})
         return ("binary" if count == 2 else "multiclass"), f"{count} names"
-    values = np.array([cells.number(cell) for cell in present])
+    values = np.array([cells.number(cell) for cell in _readable(present, cells.number)])
     distinct = len(np.unique(values))
     if np.all(values == np.floor(values)):
         if distinct <= FEW:

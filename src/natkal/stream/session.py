@@ -55,7 +55,7 @@ class Settings:
 
 @dataclasses.dataclass
 class Counts:
-    """Rows so far: read = learned + rejected + skipped, always. `waiting` are the skipped rows whose label may come."""
+    """Rows so far: read = learned + rejected + skipped, always."""
 
     read: int = 0
     learned: int = 0
@@ -143,7 +143,8 @@ class Session:
             raise CheckpointError(f"{path}: format {header.get('format')!r}, this natkal reads {FORMAT}")
         try:
             stored = {name: tuple(v) if isinstance(v, list) else v for name, v in header["settings"].items()}
-            session = cls(folder, Settings(**stored), Schema.from_json(header["schema"]), header["vocabularies"])
+            asked = Settings(**stored)  # pyright: ignore[reportArgumentType]
+            session = cls(folder, asked, Schema.from_json(header["schema"]), header["vocabularies"])
             session.files = [str(name) for name in header["files"]]
             session.counts = Counts(**header["counts"])
             session.reasons = dict(header["reasons"])
@@ -251,9 +252,7 @@ class Session:
                 None if late is None else late[part],
                 None if slots is None else slots[part],
             )
-            piece = Encoded(
-                encoded.inputs[part], encoded.targets[part], [], encoded.lines[part], encoded.file, []
-            )
+            piece = Encoded(encoded.inputs[part], encoded.targets[part], [], encoded.lines[part], encoded.file, [])
             self._pending.append((pending, piece))
             ahead += last - first
             first = last
@@ -293,12 +292,12 @@ class Session:
         if limit is not None and self.counts.rejected > limit:
             self.save()
             raise StreamError(
-                f"{self.counts.rejected:,} of {self.counts.read:,} rows were rejected, more than --max-rejects {limit:,}; "
-                f"see {self.outputs['rejects'].path}"
+                f"{self.counts.rejected:,} of {self.counts.read:,} rows were rejected, "
+                f"more than --max-rejects {limit:,}; see {self.outputs['rejects'].path}"
             )
 
     def _delayed(self, encoded: Encoded) -> np.ndarray:
-        """For each row, what has come to be learned when it is predicted: the row `label_delay` before it, or nothing."""
+        """For each row, what has come by then to be learned: the row `label_delay` before it, or nothing."""
         late = np.full((len(encoded.inputs), self.encoder.width + len(self.laws)), np.nan)
         for row, (inputs, targets) in enumerate(zip(encoded.inputs, encoded.targets, strict=True)):
             self.queue.append((inputs, targets))
@@ -323,7 +322,7 @@ class Session:
         return Encoded(inputs, encoded.targets, encoded.keys, encoded.lines, encoded.file, [])
 
     def _finish(self) -> None:
-        """The end of the source: the labels still under way arrive, and the last window is written as far as it goes."""
+        """The end: labels still under way arrive, and the last window is written as far as it goes."""
         self._settle_all()
         if self.queue:
             width = self.encoder.width

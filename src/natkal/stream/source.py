@@ -126,8 +126,9 @@ class Source:
         if kind_of(path) == "columnar":
             return ArrowRows(path, position.file, position.offset)
         live = name == STDIN
-        self._stream = sys.stdin.buffer if live else open_text(path)
-        reader = LineReader(self._stream, name)
+        stream = sys.stdin.buffer if live else open_text(path)
+        self._stream = stream
+        reader = LineReader(stream, name)
         kind = kind_of(path)
         first = reader.read_line()
         if kind == "csv" or (kind is None and not first.lstrip().startswith(b"{")):
