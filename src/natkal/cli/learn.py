@@ -109,7 +109,7 @@ def learn(
         if not as_json and not resume:
             _describe(session)
         started, rows_before = time.perf_counter(), session.counts.read
-        with stop_on_signals() as stopped, stream_progress(source, quiet=as_json) as progress:
+        with stop_on_signals() as stopped, stream_progress(source, rows_before, quiet=as_json) as progress:
             done = session.run(
                 source,
                 first,

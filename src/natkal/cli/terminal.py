@@ -52,14 +52,13 @@ def progress(total: int, unit: str, *, quiet: bool = False) -> Iterator[Report]:
 
 
 @contextmanager
-def stream_progress(source: Any, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
+def stream_progress(source: Any, rows_before: int, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
     """For a stream: rows, rows/s, running loss and time left; a bar on a terminal, a line now and then elsewhere."""
     started = shown = time.monotonic()
-    before: list[int] = []
 
     def note(session: Any, share: float | None) -> str:
         seconds = time.monotonic() - started
-        rate = (session.counts.read - before[0]) / max(seconds, 1e-9)
+        rate = (session.counts.read - rows_before) / max(seconds, 1e-9)
         losses = [part.totals["log_loss"] / part.scored for part in session.metrics.parts if part.scored]
         text = f"{session.counts.read:,} rows  {rate:,.0f} rows/s"
         if losses:
@@ -78,7 +77,6 @@ def stream_progress(source: Any, *, quiet: bool) -> Iterator[Callable[[Any], Non
             task = bar.add_task("", total=1.0)
 
             def advance(session: Any) -> None:
-                before[:] = before or [0]
                 share = source.share()
                 bar.update(task, completed=share or 0.0, description=note(session, share))
 
@@ -87,7 +85,6 @@ def stream_progress(source: Any, *, quiet: bool) -> Iterator[Callable[[Any], Non
 
         def line(session: Any) -> None:
             nonlocal shown
-            before[:] = before or [0]
             if time.monotonic() - shown >= 5:
                 shown = time.monotonic()
                 err.print(note(session, source.share()), soft_wrap=True)

@@ -102,8 +102,10 @@ class Encoder:
         column = rows.columns.get(feature.name)
         if column is None:
             column = [None] * len(rows)
-        if isinstance(column, np.ndarray) and feature.kind == "number":
-            return column
+        if feature.kind == "number":
+            plain = column if isinstance(column, np.ndarray) else plain_numbers(column)
+            if plain is not None:
+                return plain
         read: Callable[[Any], Any] = {
             "number": cells.number,
             "boolean": cells.boolean,
@@ -183,6 +185,16 @@ def read_column(name: str, column: Column, read: Callable[[Any], Any], reasons: 
             reasons.setdefault(row, f"column {name!r}: {error}")
             values.append(None)
     return values
+
+
+def plain_numbers(column: list[Any]) -> np.ndarray | None:
+    """A column of text that is all plain finite numbers, read at once; None if anything needs a closer look."""
+    try:
+        text = "".join(column)
+        values = np.array(list(map(float, column)), np.float64)
+    except (TypeError, ValueError):
+        return None
+    return values if text.isascii() and "_" not in text and np.isfinite(values).all() else None
 
 
 def number_reader(target: Target) -> Callable[[Any], float]:

@@ -6,7 +6,8 @@ from typing import BinaryIO, NamedTuple
 
 from natkal.stream.errors import StreamError
 
-CHUNK = 1 << 20
+FIRST, CHUNK = 1 << 16, 1 << 20
+"""Bytes read at a time: little at first, when only a look at the columns is wanted, then more."""
 LONGEST = 1 << 20
 """The longest line that is read as a row; a longer one is a reject."""
 
@@ -30,6 +31,7 @@ class LineReader:
         self._offset = 0
         self._line = 1
         self._ended = False
+        self._chunk = FIRST
 
     def read(self) -> LineBlock | None:
         """The next lines, or None at the end."""
@@ -98,12 +100,13 @@ class LineReader:
     def _fill(self) -> bool:
         read = getattr(self._stream, "read1", self._stream.read)
         try:
-            chunk = read(CHUNK)
+            chunk = read(min(self._chunk, CHUNK))
         except (OSError, EOFError, zlib.error) as error:
             raise StreamError(f"{self._name}: cannot be read behind line {self._line:,}: {error}") from error
         if not chunk:
             self._ended = True
             return False
+        self._chunk = min(2 * self._chunk, CHUNK)
         self._rest += chunk
         return True
 

@@ -122,10 +122,7 @@ class Loop:
             one = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
             late = None if learn is None else learn[row]
             new, (expected, density) = self._row(one, inputs[row], targets[row], late)
-            if slot is None:
-                kept = new
-            else:
-                kept = jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), state, new)
+            kept = new if slot is None else jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), state, new)
             return kept, summary.at[row].set(expected), log_prob.at[row].set(density)
 
         final, *outcomes = jax.lax.fori_loop(0, count, body, (state, summary, log_prob))

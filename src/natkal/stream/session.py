@@ -12,7 +12,7 @@ import numpy as np
 
 import natkal
 from natkal.stream import checkpoint
-from natkal.stream.errors import CheckpointError, StreamError
+from natkal.stream.errors import CheckpointError, Stopped, StreamError
 from natkal.stream.features import Encoded, Encoder
 from natkal.stream.fleet import Fleet
 from natkal.stream.laws import law_of
@@ -203,6 +203,7 @@ class Session:
     ) -> bool:
         """Learn to the end of the source; False where `stop` asked to end before. A checkpoint is left either way."""
         source.use(self.schema.all_numbers)
+        source.stop = stop
         saved_at, saved_rows = time.monotonic(), self.counts.read
         try:
             self.save()
@@ -221,6 +222,9 @@ class Session:
                     return False
                 self._check_rejects()
             self._finish()
+        except Stopped:
+            self.save()
+            return False
         finally:
             source.close()
             for output in self.outputs.values():
@@ -346,6 +350,10 @@ class Session:
         if self.settings.predictions:
             paths["predictions"] = Path(self.settings.predictions)
         first = {"metrics": ",".join(self.metrics.names) + "\n", "predictions": self.format.header, "rejects": ""}
+        inputs = {Path(name).resolve() for name in self.files if name != STDIN}
+        for name, path in paths.items():
+            if path.resolve() in inputs:
+                raise StreamError(f"{path}: is the data itself; name another file for the {name}")
         for name, path in paths.items():
             self.outputs[name] = Appender(path, int(lengths.get(name, 0)), first[name])
 

@@ -1,10 +1,9 @@
 """Where rows come from: files, directories of them, compressed or not, or standard input."""
 
 import gzip
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 import natkal.data
 from natkal.stream.columnar import ArrowRows, check_same_schema, need_arrow
@@ -12,6 +11,7 @@ from natkal.stream.csv_rows import CsvRows, read_header
 from natkal.stream.errors import StreamError
 from natkal.stream.json_rows import JsonRows
 from natkal.stream.lines import LineReader
+from natkal.stream.pipe import Pipe
 from natkal.stream.table import Position, Rows
 
 TEXT = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
@@ -84,6 +84,8 @@ class Source:
         self._numeric: Sequence[str] = ()
         self._reader: RowReader | None = None
         self._stream: BinaryIO | None = None
+        self.stop: Callable[[], bool] = lambda: False
+        """Whether to give up waiting for standard input."""
         plain = all(Path(name).is_file() and Path(name).suffix.lower() in TEXT for name in files)
         self._sizes = [Path(name).stat().st_size for name in files] if plain else []
         self._check()
@@ -115,8 +117,8 @@ class Source:
         return None
 
     def close(self) -> None:
-        """Let go of the file that is open; standard input is left alone."""
-        if self._stream is not None and self._stream is not sys.stdin.buffer:
+        """Let go of the file that is open."""
+        if self._stream is not None:
             self._stream.close()
         self._stream, self._reader = None, None
 
@@ -126,7 +128,7 @@ class Source:
         if kind_of(path) == "columnar":
             return ArrowRows(path, position.file, position.offset)
         live = name == STDIN
-        stream = sys.stdin.buffer if live else open_text(path)
+        stream = cast(BinaryIO, Pipe(lambda: self.stop())) if live else open_text(path)
         self._stream = stream
         reader = LineReader(stream, name)
         kind = kind_of(path)
