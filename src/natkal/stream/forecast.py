@@ -36,8 +36,8 @@ def forecast(session: Session, source: Source, to: Path | None, rejects: Path | 
         counts.skipped += rows.blank
         counts.rejected += len(encoded.rejects)
         counts.learned += len(encoded.inputs)
-        for reject in encoded.rejects if rejected is not None else []:
-            rejected.write(json.dumps(reject._asdict(), ensure_ascii=False) + "\n")  # pyright: ignore[reportOptionalMemberAccess]
+        if rejected is not None:
+            rejected.write("".join(json.dumps(reject._asdict()) + "\n" for reject in encoded.rejects))
         summary = session.fleet.predict(np.asarray(encoded.inputs), encoded.keys)
         text = form.write(encoded.lines, summary, encoded.targets)
         if output is None:

@@ -1,7 +1,7 @@
 """What is predicted of each target: the family, its scale, and what a prediction says in the user's own units."""
 
 import dataclasses
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 
@@ -18,6 +18,7 @@ class Outcome(NamedTuple):
     log_prob: Float[Array, ""]
 
 
+@runtime_checkable
 class Law(Protocol):
     """One target: how its values reach the learner, and how the learner's prediction reaches the user."""
 

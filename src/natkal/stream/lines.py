@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from natkal.stream.errors import StreamError
 
@@ -10,6 +10,27 @@ FIRST, CHUNK = 1 << 16, 1 << 20
 """Bytes read at a time: little at first, when only a look at the columns is wanted, then more."""
 LONGEST = 1 << 20
 """The longest line that is read as a row; a longer one is a reject."""
+
+
+@runtime_checkable
+class ByteStream(Protocol):
+    """A file, a pipe, or a decompressor over one."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most so many bytes; none at the end."""
+        ...
+
+    def seekable(self) -> bool:
+        """Whether it can jump."""
+        ...
+
+    def seek(self, offset: int, /) -> int:
+        """Jump."""
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
 
 
 class LineBlock(NamedTuple):
@@ -24,7 +45,7 @@ class LineBlock(NamedTuple):
 class LineReader:
     """Whole lines from a binary stream, whatever sizes it is read in. The longest that is kept has `LONGEST` bytes."""
 
-    def __init__(self, stream: BinaryIO, name: str = "the stream"):
+    def __init__(self, stream: ByteStream, name: str = "the stream"):
         self._stream = stream
         self._name = name
         self._rest = b""

@@ -159,7 +159,7 @@ class Metrics:
         """How many more rows the open window takes."""
         return next_edge(self.row, self.every) - self.row
 
-    def add(self, summary: np.ndarray, log_prob: np.ndarray, targets: np.ndarray) -> dict[str, float] | None:
+    def add(self, summary: np.ndarray, log_prob: np.ndarray, targets: np.ndarray) -> dict[str, int | float] | None:
         """Rows, at most `to_edge` of them; the figures of the window if they complete it."""
         rows = np.concatenate([summary, log_prob, targets], axis=1)
         edge = next_edge(self.row, self.every)
@@ -168,11 +168,11 @@ class Metrics:
         self.row += len(rows)
         return self.close() if self.row == edge else None
 
-    def close(self) -> dict[str, float] | None:
+    def close(self) -> dict[str, int | float] | None:
         """The figures of the open window, whole or not, which then is closed."""
         if not len(self.open):
             return None
-        figures: dict[str, float] = {"row": self.row, "rows": len(self.open)}
+        figures: dict[str, int | float] = {"row": self.row, "rows": len(self.open)}
         for position, part in enumerate(self.parts):
             prefix = f"{part.target.name}." if len(self.parts) > 1 else ""
             for name, value in part.window(*self.columns(self.open, position)).items():

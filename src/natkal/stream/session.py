@@ -280,7 +280,7 @@ class Session:
         for output in self.outputs.values():
             output.flush()
 
-    def _write_figures(self, figures: Mapping[str, float]) -> None:
+    def _write_figures(self, figures: Mapping[str, int | float]) -> None:
         cells = [repr(figures[name]) if name in figures else "" for name in self.metrics.names]
         self.outputs["metrics"].write(",".join(cells) + "\n")
 

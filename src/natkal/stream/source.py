@@ -1,16 +1,17 @@
 """Where rows come from: files, directories of them, compressed or not, or standard input."""
 
+import contextlib
 import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Protocol, runtime_checkable
 
 import natkal.data
 from natkal.stream.columnar import ArrowRows, check_same_schema, need_arrow
 from natkal.stream.csv_rows import CsvRows, read_header
 from natkal.stream.errors import StreamError
 from natkal.stream.json_rows import JsonRows
-from natkal.stream.lines import LineReader
+from natkal.stream.lines import ByteStream, LineReader
 from natkal.stream.pipe import Pipe
 from natkal.stream.table import Position, Rows
 
@@ -20,6 +21,7 @@ STDIN = "-"
 STREAMS = Path(natkal.data.__file__).parent
 
 
+@runtime_checkable
 class RowReader(Protocol):
     """Rows of one file, some at a time."""
 
@@ -83,7 +85,7 @@ class Source:
         self._position = position
         self._numeric: Sequence[str] = ()
         self._reader: RowReader | None = None
-        self._stream: BinaryIO | None = None
+        self._stream: ByteStream | None = None
         self.stop: Callable[[], bool] = lambda: False
         """Whether to give up waiting for standard input."""
         plain = all(Path(name).is_file() and Path(name).suffix.lower() in TEXT for name in files)
@@ -128,7 +130,7 @@ class Source:
         if kind_of(path) == "columnar":
             return ArrowRows(path, position.file, position.offset)
         live = name == STDIN
-        stream = cast(BinaryIO, Pipe(lambda: self.stop())) if live else open_text(path)
+        stream = Pipe(lambda: self.stop()) if live else open_text(path)
         self._stream = stream
         reader = LineReader(stream, name)
         kind = kind_of(path)
@@ -159,7 +161,7 @@ class Source:
                 arrow = arrow or rows
                 check_same_schema(arrow, rows)
             elif kind_of(path) == "csv":
-                with open_text(path) as stream:
+                with contextlib.closing(open_text(path)) as stream:
                     names, _ = read_header(LineReader(stream, name).read_line(), name)
                 header = header or names
                 missing = [column for column in header if column not in names]
@@ -167,7 +169,7 @@ class Source:
                     raise StreamError(f"{name}: has no column {missing[0]!r}, which {self.files[0]} has")
 
 
-def open_text(path: Path) -> BinaryIO:
+def open_text(path: Path) -> ByteStream:
     """The file's text as bytes, decompressed by its ending."""
     try:
         if path.suffix.lower() == ".gz":
