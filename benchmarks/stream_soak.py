@@ -68,7 +68,9 @@ def check_kills(folder: Path, kills: int) -> tuple[bool, str]:
     expected = whole.with_suffix(".csv").read_bytes()
     rng = random.Random(0)
     same = torn = died = 0
-    for _ in range(kills):
+    for number in range(kills):
+        if number % 20 == 0:
+            print(f"     kills: {same} of {number} bit-equal so far", file=sys.stderr, flush=True)
         cut = folder / "cut"
         shutil.rmtree(cut, ignore_errors=True)
         cut.with_suffix(".csv").unlink(missing_ok=True)

@@ -94,8 +94,9 @@ class Axes:
             self._parts.append(f'<text class="tick" x="{LEFT - 6}" y="{up + 4:.1f}" text-anchor="end">{text}</text>')
         for tick in ticks(*self._x, about=4):
             across, below = self.place(tick, 1.0)[0], HEIGHT - BOTTOM + 16
+            anchor = "end" if across > WIDTH - RIGHT - 12 else "middle"
             self._parts.append(
-                f'<text class="tick" x="{across:.1f}" y="{below}" text-anchor="middle">{short(tick)}</text>'
+                f'<text class="tick" x="{across:.1f}" y="{below}" text-anchor="{anchor}">{short(tick)}</text>'
             )
         if x_label:
             middle = (LEFT + WIDTH - RIGHT) / 2
