@@ -1,5 +1,6 @@
 """Files a run appends to, so that a run that was killed can cut them back to its checkpoint and go on."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class Appender:
         try:
             self._file.write(data)
         except OSError as error:
-            raise StreamError(f"{self.path}: cannot be written ({error.strerror or error})") from error
+            raise self._failed(error) from error
         self.length += len(data)
 
     def flush(self, *, sync: bool = False) -> None:
@@ -41,11 +42,14 @@ class Appender:
             if sync:
                 os.fsync(self._file.fileno())
         except OSError as error:
-            raise StreamError(f"{self.path}: cannot be written ({error.strerror or error})") from error
+            raise self._failed(error) from error
 
     def close(self) -> None:
-        """No more."""
-        try:
+        """No more. What could not be written by now is behind the last checkpoint, and not missed."""
+        with contextlib.suppress(OSError):
             self._file.close()
-        except OSError as error:
-            raise StreamError(f"{self.path}: cannot be written ({error.strerror or error})") from error
+
+    def _failed(self, error: OSError) -> StreamError:
+        return StreamError(
+            f"{self.path}: cannot be written ({error.strerror or error}); the last checkpoint is kept, --resume goes on"
+        )
