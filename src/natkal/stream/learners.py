@@ -43,7 +43,7 @@ def make_learner(choice: Choice, width: int, laws: tuple[Law, ...]) -> tuple[Lea
 def _network(
     choice: Choice, width: int, laws: tuple[Law, ...], family: Family
 ) -> tuple[Callable[[Params, Array], Array], Params]:
-    if ":" in choice.model and not choice.model.startswith(("mlp:", "gru:")):
+    if is_users(choice.model):
         return _user_network(choice.model, width, family)
     heads = sum(1 if isinstance(law, GaussianLaw) else _raw(law) for law in laws)
     hidden = _hidden(choice.model, width, heads)
@@ -68,6 +68,11 @@ def _network(
         return jnp.concatenate(parts)
 
     return apply, {"network": layers, "log_noise": jnp.zeros(noises)}
+
+
+def is_users(model: str) -> bool:
+    """Whether the model is a function of the user's own, package.module:function."""
+    return ":" in model and not model.startswith("mlp:")
 
 
 def _raw(law: Law) -> int:
