@@ -40,6 +40,14 @@ def make_learner(choice: Choice, width: int, laws: tuple[Law, ...]) -> tuple[Lea
     return online(model, prior_cov=prior_cov, rates=fading(choice.fading)), params
 
 
+def state_bytes(choice: Choice, width: int, laws: tuple[Law, ...]) -> int:
+    """How much memory `make_learner`'s state takes at least, without taking any: p parameters and their covariance."""
+    family = laws[0].family if len(laws) == 1 else Product(*(law.family for law in laws))
+    shapes = jax.eval_shape(lambda: _network(choice, width, laws, family)[1])
+    size = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    return 8 * size * (size + 1)
+
+
 def _network(
     choice: Choice, width: int, laws: tuple[Law, ...], family: Family
 ) -> tuple[Callable[[Params, Array], Array], Params]:

@@ -189,17 +189,6 @@ def make_loop(choice: Choice, laws: tuple[Law, ...], width: int, scaled: int) ->
     return Loop(learner=learner, laws=laws, width=width, scaled=scaled), params
 
 
-def state_bytes(choice: Choice, laws: tuple[Law, ...], width: int, scaled: int) -> int:
-    """How much memory one model's state takes, without taking it."""
-
-    def start() -> list[Array]:
-        learner, params = make_learner(choice, width, laws)
-        state = Loop(learner=learner, laws=laws, width=width, scaled=scaled).init(params, choice.seed)
-        return [leaf for leaf in jax.tree.leaves(state) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
-
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.eval_shape(start))
-
-
 class Pending:
     """Outcomes that may still be in the making: the host goes on reading while the device learns."""
 

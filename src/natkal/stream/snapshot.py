@@ -14,8 +14,7 @@ from natkal.stream import checkpoint
 from natkal.stream.errors import CheckpointError
 from natkal.stream.features import Encoder
 from natkal.stream.laws import law_of
-from natkal.stream.learners import is_users
-from natkal.stream.loop import state_bytes
+from natkal.stream.learners import is_users, state_bytes
 from natkal.stream.schema import Schema
 from natkal.stream.settings import Counts, Settings
 from natkal.stream.table import Position
@@ -113,7 +112,7 @@ def _check_size(path: Path, settings: Settings, schema: Schema, stored: Mapping[
     """Refuse settings that call for more memory than the checkpoint holds, before any of it is asked for."""
     encoder = Encoder(schema)
     laws = tuple(law_of(target) for target in schema.targets)
-    called_for = state_bytes(settings.choice, laws, encoder.width, encoder.scaled)
+    called_for = state_bytes(settings.choice, encoder.width, laws)
     held = sum(array.nbytes for array in stored.values())
     if called_for > held:
         raise CheckpointError(f"{path}: its settings call for {called_for:,} bytes of state, it holds {held:,}")
