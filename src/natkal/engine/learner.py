@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ from jax.typing import ArrayLike
 
 from natkal.curvature import Curvature, Response, dense
 from natkal.engine import counter
+from natkal.engine.blur import blurred
 from natkal.engine.checks import check_observation, check_params, explain_shapes
 from natkal.engine.counter import Counter
 from natkal.engine.fisher import Fisher, exact
@@ -78,7 +80,7 @@ class Learner:
         return LearnerState(
             params=params,
             curvature=self.curvature.init(prior),
-            carry=self.model.init_carry(),
+            carry=self.model.init_carry(params),
             steps=counter.zero(),
             key=jax.random.key(0) if key is None else key,
             prior_params=None if self.prior_weight is None else params,
@@ -95,6 +97,23 @@ class Learner:
         check_observation(self.model, inputs, target)
         with explain_shapes(self.model, state.params, state.carry, inputs):
             return self._step(state, inputs, target)
+
+    def restart(self, state: LearnerState) -> LearnerState:
+        """The learner at the start of a new sequence: the model's memory starts again, all that was learned stays."""
+        return state._replace(carry=self.model.restart(state.params, state.carry))
+
+    def forecast(
+        self, state: LearnerState, inputs: Any, horizon: int, feed: Callable[[Array], Any] | None = None
+    ) -> Prediction:
+        """The next `horizon` observations, blurred by what is not known of parameters and state; learns nothing.
+
+        `inputs` has one row for each of them. With `feed`, it is the first row alone, and `feed(T)` makes each later
+        one from the observation before it, of which the expected T(y) is known: `lambda mean: mean` for a series that
+        is fed its own last value. Each observation's own noise then counts as well.
+        """
+        from natkal.engine.forecast import forecast
+
+        return forecast(self, state, inputs, horizon, feed)
 
     def covariance(self, state: LearnerState) -> Float[Array, "p p"]:
         """The posterior covariance P of the flat parameters, in full."""
@@ -113,7 +132,7 @@ class Learner:
         with jax.default_matmul_precision("highest"):
             around = self.model.linearize(state.params, state.carry, inputs)
             gram = self.curvature.quadratic(state.curvature, _jacobian(around))
-            return _prediction(self.model.outputs, around.raw, gram)
+            return _prediction(self.model.outputs, around.raw, _raw_cov(around, gram))
 
     def step_unchecked(
         self, state: LearnerState, inputs: Any, target: Any, at: Params | None = None
@@ -141,6 +160,9 @@ class Learner:
         if at is not None:
             score = score - factor @ (factor.T @ (jacobian @ (ravel(state.params) - ravel(at))))
 
+        if around.narrowing is not None:
+            factor, score = blurred(factor, score, around.narrowing.spread)
+
         restore, offset = None, None
         if self.prior_weight is not None:
             # Prop. 4: what forgetting takes from n ln(prior) is given back at once.
@@ -154,23 +176,32 @@ class Learner:
             restore=restore,
             offset=offset,
         )
+        if around.narrowing is None:
+            carry = self.model.correct(around.carry, update.step)
+        else:
+            carry = around.narrowing.narrow(jacobian, factor, score, update.step)
         new_state = LearnerState(
             params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
             curvature=update.state,
-            carry=self.model.correct(around.carry, update.step),
+            carry=carry,
             steps=steps,
             key=next_key,
             prior_params=state.prior_params,
         )
         info = StepInfo(
             log_prob=outputs.log_prob(outputs.link(around.raw), target),
-            prediction=_prediction(outputs, around.raw, update.gram),
+            prediction=_prediction(outputs, around.raw, _raw_cov(around, update.gram)),
         )
         return new_state, info
 
 
 def _jacobian(around: Linearization) -> Float[Array, "k p"]:
     return around.pullback(jnp.eye(len(around.raw), dtype=around.raw.dtype))
+
+
+def _raw_cov(around: Linearization, gram: Float[Array, "k k"]) -> Float[Array, "k k"]:
+    """What is not known of the raw output: A P A' from theta, and the state's own part."""
+    return gram if around.narrowing is None else gram + around.narrowing.spread
 
 
 def _prediction(outputs: Family, raw: Float[Array, " k"], raw_cov: Float[Array, "k k"]) -> Prediction:
