@@ -2,5 +2,6 @@
 
 from natkal.curvature.base import Curvature, Prior, Response, Update
 from natkal.curvature.dense import Dense, dense
+from natkal.curvature.innovation import correction
 
-__all__ = ["Curvature", "Dense", "Prior", "Response", "Update", "dense"]
+__all__ = ["Curvature", "Dense", "Prior", "Response", "Update", "correction", "dense"]

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from natkal.curvature import prior as kept_prior
 from natkal.curvature.base import Prior, Response, Update
+from natkal.curvature.innovation import correction
 from natkal.curvature.prior import KeptPrior
 from natkal.typing import Array, Float
 
@@ -18,13 +18,6 @@ class DenseState(NamedTuple):
 
     cov: Float[Array, "p p"]
     prior: KeptPrior | None
-
-
-def correction(gram: Float[Array, "m m"], factor: Float[Array, "m r"]) -> Float[Array, "r m"]:
-    """`L^-1 F'` with `L L' = S = I + F' G F`, whose eigenvalues are >= 1: `P <- P - U'U` for `U = L^-1 F' rows P`."""
-    identity = jnp.eye(factor.shape[1], dtype=gram.dtype)
-    lower = jnp.linalg.cholesky(identity + factor.T @ gram @ factor)
-    return jax.scipy.linalg.solve_triangular(lower, identity, lower=True) @ factor.T
 
 
 @dataclasses.dataclass(frozen=True)

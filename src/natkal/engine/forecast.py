@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.engine.checks import all_concrete
-from natkal.engine.learner import Learner, LearnerState, Prediction, _prediction
+from natkal.engine.learner import Learner
+from natkal.engine.state import LearnerState, Prediction, make_prediction
 from natkal.models import RecurrentModel, ravel, ravel_rows
 from natkal.typing import Array
 
@@ -75,7 +76,7 @@ def _forecast(learner: Learner, horizon: int, feed: Feed | None, state: LearnerS
             cov = cov + jnp.einsum("ahk,hkl,bhl->ab", by_observation, noises, by_observation)
         blocks = cov.reshape(*raws.shape, *raws.shape)
         own = jnp.stack([blocks[step, :, step, :] for step in range(horizon)])
-        return jax.vmap(partial(_prediction, outputs))(raws, own)
+        return jax.vmap(partial(make_prediction, outputs))(raws, own)
 
 
 def _like(value: Any, example: Any) -> Any:
