@@ -1,8 +1,10 @@
 """The built-in models and streams of the certificate: every family, linear and with a hidden layer."""
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from natkal.families import (
@@ -19,19 +21,20 @@ from natkal.families import (
     Product,
 )
 from natkal.families.base import Family
-from natkal.models import StaticModel, mlp_apply, mlp_params, static_model
+from natkal.models import RecurrentModel, StaticModel, cells, mlp_apply, mlp_params, recurrent_network, static_model
 from natkal.paper.compiling import run_once
 from natkal.paper.dictionary import fan_in_prior
 from natkal.typing import Array, Params
 
 INPUTS, HIDDEN, STEPS = 2, 3, 500
+UNITS, RECURRENT_STEPS = 3, 300
 
 
 class Case(NamedTuple):
     """A model, the stream to run it on, and the prior to start from: what `verify` takes."""
 
     name: str
-    model: StaticModel
+    model: StaticModel | RecurrentModel
     inputs: Array
     targets: Array
     prior_cov: Params
@@ -58,11 +61,50 @@ def builtin_families() -> dict[str, Family]:
 
 def builtin_cases() -> tuple[Case, ...]:
     """All built-in cases, each stream drawn from the family itself with its own fixed seed."""
-    return tuple(
+    static = tuple(
         build_case(f"{name}, {shape}", family, hidden, outputs=3 if "logits" in name else family.raw_dim, seed=seed)
         for seed, (name, family) in enumerate(builtin_families().items())
         for shape, hidden in (("linear", ()), ("MLP", (HIDDEN,)))
     )
+    return static + recurrent_cases()
+
+
+def recurrent_cases() -> tuple[Case, ...]:
+    """Gaussian, Bernoulli and categorical outputs under tanh, gated and linear cells."""
+    families = builtin_families()
+    return tuple(
+        build_recurrent_case(f"{name}, {shape} cell", families[name], cell, seed=seed)
+        for seed, name in enumerate(("Gaussian", "Bernoulli", "Categorical"))
+        for shape, cell in (("tanh", cells.tanh(UNITS)), ("GRU", cells.gru(UNITS)), ("linear", cells.linear(UNITS)))
+    )
+
+
+def build_recurrent_case(
+    name: str, family: Family, cell: cells.Cell, *, seed: int, steps: int = RECURRENT_STEPS
+) -> Case:
+    """A recurrent network under `family` and a stream from another network like it: inputs uniform in [-1, 1]."""
+    start_key, truth_key = jax.random.split(jax.random.key(seed))
+    model = recurrent_network(start_key, cell, INPUTS, family)
+    # Contracting, so that what is learned is about theta and not about where the state started.
+    contracting = {**model.params["cell"], "recurrent": model.params["cell"]["recurrent"] / 2}
+    model = dataclasses.replace(model, params={**model.params, "cell": contracting})
+    truth = recurrent_network(truth_key, cell, INPUTS, family)
+
+    def draw(key: Array) -> tuple[Array, Array]:
+        input_key, target_key = jax.random.split(key)
+        inputs = jax.random.uniform(input_key, (steps, INPUTS), minval=-1, maxval=1)
+
+        def follow(state: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+            u, key = row
+            moved = truth.system.step(truth.params, state, u)
+            return moved, family.sample(key, family.link(truth.raw(truth.params, moved, u)))
+
+        rest = jnp.zeros(truth.system.state_size)
+        return inputs, jax.lax.scan(follow, rest, (inputs, jax.random.split(target_key, steps)))[1]
+
+    inputs, targets = run_once(draw, jax.random.key(seed + 100))
+    prior_cov = jax.tree.map(lambda variance: 0.1 * variance, fan_in_prior(model.params))
+    return Case(name=name, model=model, inputs=inputs, targets=targets, prior_cov=prior_cov)
 
 
 def build_case(
