@@ -1,6 +1,5 @@
-"""The built-in models and streams of the certificate: every family, linear and with a hidden layer."""
+"""The built-in models and streams of the certificate: every family, linear and with a hidden layer; recurrent cells."""
 
-import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -21,7 +20,7 @@ from natkal.families import (
     Product,
 )
 from natkal.families.base import Family
-from natkal.models import RecurrentModel, StaticModel, cells, mlp_apply, mlp_params, recurrent_network, static_model
+from natkal.models import RecurrentModel, StaticModel, cells, mlp_apply, mlp_params, recurrent_model, recurrent_network, static_model
 from natkal.paper.compiling import run_once
 from natkal.paper.dictionary import fan_in_prior
 from natkal.typing import Array, Params
@@ -83,15 +82,10 @@ def build_recurrent_case(
     name: str, family: Family, cell: cells.Cell, *, seed: int, steps: int = RECURRENT_STEPS
 ) -> Case:
     """A recurrent network under `family` and a stream from another network like it: inputs uniform in [-1, 1]."""
-    start_key, truth_key = jax.random.split(jax.random.key(seed))
-    model = recurrent_network(start_key, cell, INPUTS, family)
-    # Contracting, so that what is learned is about theta and not about where the state started.
-    contracting = {**model.params["cell"], "recurrent": model.params["cell"]["recurrent"] / 2}
-    model = dataclasses.replace(model, params={**model.params, "cell": contracting})
-    truth = recurrent_network(truth_key, cell, INPUTS, family)
 
-    def draw(key: Array) -> tuple[Array, Array]:
-        input_key, target_key = jax.random.split(key)
+    def draw(key: Array) -> tuple[Params, Array, Array]:
+        start_key, truth_key, input_key, target_key = jax.random.split(key, 4)
+        start, truth = (recurrent_network(key, cell, INPUTS, family) for key in (start_key, truth_key))
         inputs = jax.random.uniform(input_key, (steps, INPUTS), minval=-1, maxval=1)
 
         def follow(state: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -100,10 +94,14 @@ def build_recurrent_case(
             return moved, family.sample(key, family.link(truth.raw(truth.params, moved, u)))
 
         rest = jnp.zeros(truth.system.state_size)
-        return inputs, jax.lax.scan(follow, rest, (inputs, jax.random.split(target_key, steps)))[1]
+        targets = jax.lax.scan(follow, rest, (inputs, jax.random.split(target_key, steps)))[1]
+        # Contracting, so that the state forgets where it started.
+        weights = {**start.params["cell"], "recurrent": start.params["cell"]["recurrent"] / 2}
+        return {**start.params, "cell": weights}, inputs, targets
 
-    inputs, targets = run_once(draw, jax.random.key(seed + 100))
-    prior_cov = jax.tree.map(lambda variance: 0.1 * variance, fan_in_prior(model.params))
+    params, inputs, targets = run_once(draw, jax.random.key(seed))
+    prior_cov = jax.tree.map(lambda variance: 0.1 * variance, fan_in_prior(params))
+    model = recurrent_model(cell, cells.readout, params, cell.state(), family)
     return Case(name=name, model=model, inputs=inputs, targets=targets, prior_cov=prior_cov)
 
 
