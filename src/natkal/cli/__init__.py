@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import natkal
+from natkal.cli.bench import bench
 from natkal.cli.learn import learn
 from natkal.cli.verify import verify
 
@@ -15,6 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.command()(bench)
 app.command()(learn)
 app.command()(verify)
 

@@ -1,6 +1,7 @@
 """Five series to forecast one step ahead: four real ones from installed packages, one generated."""
 
 import csv
+import gzip
 from importlib import resources
 from typing import NamedTuple
 
@@ -56,10 +57,10 @@ def mackey_glass(length: int = 3000, delay: int = 17, every: int = 6) -> Series:
 
 
 def sea_surface(length: int = 5000) -> Series:
-    """Sea surface temperature off the coast of Maine, every half hour from 2012 on (bokeh_sampledata)."""
-    table = resources.files("bokeh_sampledata") / "_data" / "sea_surface_temperature.csv"
-    rows = csv.DictReader(table.read_text().splitlines())
-    return _prepared("sea surface", np.array([float(row["temperature"]) for row in rows][:length]))
+    """Sea surface temperature off the coast of Maine, every half hour from February 2016 on (bokeh_sampledata)."""
+    table = resources.files("bokeh_sampledata") / "_data" / "sea_surface_temperature.csv.gz"
+    rows = csv.DictReader(gzip.decompress(table.read_bytes()).decode().splitlines())
+    return _prepared("sea surface", np.array([float(row["temperature (celsius)"]) for row in rows][:length]))
 
 
 def all_series() -> list[Series]:
