@@ -23,19 +23,19 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import run as run
     from natkal.engine import sampled as sampled
     from natkal.engine import step_control as step_control
+    from natkal.models import cells as cells
+    from natkal.models import immediate as immediate
+    from natkal.models import kronecker_rtrl as kronecker_rtrl
     from natkal.models import mlp_apply as mlp_apply
     from natkal.models import mlp_params as mlp_params
-    from natkal.models import static_model as static_model
-    from natkal.models import uoro as uoro
-    from natkal.models import truncated as truncated
-    from natkal.models import snap as snap
-    from natkal.models import rtrl as rtrl
-    from natkal.models import recurrent_network as recurrent_network
-    from natkal.models import recurrent_model as recurrent_model
     from natkal.models import nobacktrack as nobacktrack
-    from natkal.models import kronecker_rtrl as kronecker_rtrl
-    from natkal.models import immediate as immediate
-    from natkal.models import cells as cells
+    from natkal.models import recurrent_model as recurrent_model
+    from natkal.models import recurrent_network as recurrent_network
+    from natkal.models import rtrl as rtrl
+    from natkal.models import snap as snap
+    from natkal.models import static_model as static_model
+    from natkal.models import truncated as truncated
+    from natkal.models import uoro as uoro
 
 __version__ = "0.1.0"
 

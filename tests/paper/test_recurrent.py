@@ -31,7 +31,7 @@ def joint_observation(P: np.ndarray, H: np.ndarray, R: np.ndarray) -> np.ndarray
 
 
 def test_lemma_14_and_its_erratum() -> None:
-    """The proof's G <- (I - W R^-1) G is the joint filter; the printed (I - R^-1 W) G is not, unless W and R commute."""
+    """The proof's G <- (I - W R^-1) G is the joint filter; the printed (I - R^-1 W) G only if W and R commute."""
     rng = np.random.default_rng(0)
     parts, R = random_parts(rng), positive(rng, 3)
     H = np.concatenate([np.zeros((3, 5)), np.eye(3)], axis=1)

@@ -20,8 +20,8 @@ Feed = Callable[[Array], Any]
 def forecast(learner: Learner, state: LearnerState, inputs: Any, horizon: int, feed: Feed | None = None) -> Prediction:
     """The next `horizon` observations, blurred by what is not known of parameters, state and the noise on the way.
 
-    All raw outputs are one function of theta, of the state now, and of the noise that enters at each step: process noise
-    on the state, and (with `feed`) the observations' own. Its Jacobians carry the covariances of each:
+    All raw outputs are one function of theta, of the state now, and of the noise that enters at each step: process
+    noise on the state, and (with `feed`) the observations' own. Its Jacobians carry the covariances of each:
     Cov = A P A' + B W B' + sum_h B_h Q B_h' + sum_h C_h Cov[T(y_h)] C_h', with A the total derivative, through G too.
     """
     if not isinstance(learner.model, RecurrentModel):
@@ -47,7 +47,7 @@ def _forecast(learner: Learner, horizon: int, feed: Feed | None, state: LearnerS
     silent = jnp.zeros((horizon, outputs.dim), system.dtype)
 
     def roll(params: Any, start: Array, process: Array, observation: Array) -> Array:
-        """Raw outputs (horizon, k) from here on, with a disturbance of the state and of the fed-back T(y) at each step."""
+        """Raw outputs (horizon, k) from here on, with a disturbance of the state and of the fed-back T(y)."""
 
         def step(carry: tuple[Array, Any], row: Any) -> tuple[tuple[Array, Any], Array]:
             before, fed = carry

@@ -20,7 +20,16 @@ from natkal.families import (
     Product,
 )
 from natkal.families.base import Family
-from natkal.models import RecurrentModel, StaticModel, cells, mlp_apply, mlp_params, recurrent_model, recurrent_network, static_model
+from natkal.models import (
+    RecurrentModel,
+    StaticModel,
+    cells,
+    mlp_apply,
+    mlp_params,
+    recurrent_model,
+    recurrent_network,
+    static_model,
+)
 from natkal.paper.compiling import run_once
 from natkal.paper.dictionary import fan_in_prior
 from natkal.typing import Array, Params

@@ -27,10 +27,10 @@ STATEMENTS = {
     "theta+init": "Thm 12 on (theta, y-hat_0) with G_0 = (0, Id) = the joint filter with W_0 > 0",
     "Lemma 13": "the transition of the joint filter, in (P_theta, G, W) for any W",
     "Lemma 14": "the observation of the joint filter, in (P_theta, G, W): G <- G - W H' S^-1 A",
-    "Sec. 3.2": "the dual filter with the RTRL terms of the lemmas = the joint filter, with W_0 > 0 and noise on the state",
+    "Sec. 3.2": "the dual filter with the RTRL terms of the lemmas = the joint filter, with W_0 > 0 and noise",
     "Sec. 3.2, W": "W decays: |W_t| <= |W_0| prod |dPhi/dy-hat|^2",
     "Engine, joint filter": "the engine's recurrent model with fading memory = the joint filter",
-    "Engine, natural gradient RTRL": "the engine's recurrent model with a learning rate = the joint filter with fading memory",
+    "Engine, natural gradient RTRL": "the engine's recurrent model at rate eta_t = the fading joint filter",
     "Engine, uncertain state": "the engine with W_0 > 0 and process noise = the joint filter with both",
 }
 """The claims, by where the paper makes them."""

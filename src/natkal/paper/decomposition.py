@@ -35,7 +35,7 @@ def decompose(cov: Float[Array, "s s"], size: int) -> Decomposed:
 
 
 def transition(parts: Decomposed, by: Derivatives, Q: Float[Array, "n n"] | None = None) -> Decomposed:
-    """Lemma 13: P_theta stays, W <- dPhi/dy-hat W (dPhi/dy-hat)', G <- dPhi/dtheta + dPhi/dy-hat G; noise Q adds to W."""
+    """Lemma 13: P_theta stays, W <- D W D' (+ Q, where there is noise), G <- dPhi/dtheta + D G, D = dPhi/dy-hat."""
     moved = by.state @ parts.state_cov @ by.state.T
     return Decomposed(
         cov=parts.cov,

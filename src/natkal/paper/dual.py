@@ -36,7 +36,7 @@ class DualKalman:
         )
 
     def step(self, before: DualState, u: Any, y: Any) -> DualState:
-        """The state filter predicts; the parameter filter learns, its noise being R plus what W adds; the state filter follows."""
+        """The state filter predicts; the parameter filter learns, with noise R + H W H'; the state filter follows."""
         by = transition_derivatives(self.space, before.state, before.params, u)
         state = self.space.Phi(before.state, before.params, u)
         W = by.state @ before.state_cov @ by.state.T
@@ -61,5 +61,5 @@ class DualKalman:
 
 
 def dual_kalman(space: StateSpace, Q: Float[Array, "n n"] | None = None) -> DualKalman:
-    """The dual filter; with the coupling terms of Lemmas 13 and 14 it is the joint filter, at any W. `Q` is noise on the state."""
+    """The dual filter, coupled as in Lemmas 13 and 14: the joint filter, at any W. `Q` is noise on the state."""
     return DualKalman(space, Q)

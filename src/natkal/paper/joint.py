@@ -21,7 +21,7 @@ class Blocks(NamedTuple):
 def joint_kalman(space: StateSpace, size: int, fading: Any = 0.0, Q: ProcessNoise = None) -> FadingKalmanFilter:
     """Def. 5 on s = (theta, y-hat) with f = (Id, Phi); `size` is dim theta, `Q` the noise on the pair, None in Thm 12.
 
-    `fading` gives the statement that the paper omits: with 1 - lambda_t = eta_{t-1}/eta_t - eta_{t-1} on the whole of P,
+    `fading` gives the statement that the paper omits: with 1 - lambda_t = eta_{t-1}/eta_t - eta_{t-1} on all of P,
     Thm 12 holds at any rate eta_t. For P_{t-1}/(1 - lambda_t) keeps the form (eq. kalmancov) and leaves G as it is.
     """
 

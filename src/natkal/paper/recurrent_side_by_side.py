@@ -42,7 +42,7 @@ class RecurrentSetting(NamedTuple):
 
 
 def theorem(at: RecurrentSetting, schedules: Sequence[Schedule], steps: int) -> Comparison:
-    """Thm 12 at every rate: joint filter with fading memory = RTRL + natural gradient + state correction; and Cor. 15."""
+    """Thm 12 at every rate: fading joint filter = RTRL + natural gradient + state correction; and Cor. 15."""
     space, size = whole_state(at.model), at.params.size
     start = initial_state(at.model)
     etas = jnp.stack([tabulate(schedule, steps) for schedule in schedules])
@@ -153,7 +153,7 @@ def _lemmas(
 
 
 def forgotten_state(at: RecurrentSetting) -> Comparison:
-    """W decays: |W_t| <= |W_0| prod |dPhi/dy-hat|^2 in spectral norm, so exponentially fast for a contracting system."""
+    """W decays: |W_t| <= |W_0| prod |dPhi/dy-hat|^2 in spectral norm: exponentially fast for a contracting system."""
     space = cell_and_readout(at.model)
     start = initial_state(at.model)[: at.model.system.state_size]
     dual = dual_kalman(space)

@@ -11,7 +11,7 @@ from natkal.paper.fisher import change_parameters
 from natkal.paper.gradient import log_likelihood
 from natkal.paper.schedules import Rate, as_schedule
 from natkal.paper.solve import solve
-from natkal.paper.state_space import StateSpace, observation_derivatives, transition_derivatives
+from natkal.paper.state_space import StateSpace, transition_derivatives
 from natkal.typing import Array, Float, Int
 
 
@@ -117,12 +117,10 @@ class NaturalGradientRtrl:
     ) -> NaturalRtrlState:
         """theta_0, y-hat_0, J_0 = eta_0 (P_0)^-1, and G_0 = 0 unless y-hat_0 depends on theta (theta+init)."""
         start = jnp.zeros((state.size, params.size)) if sensitivity is None else sensitivity
-        return NaturalRtrlState(
-            params=params, state=state, sensitivity=start, fisher=fisher, steps=jnp.zeros((), int)
-        )
+        return NaturalRtrlState(params=params, state=state, sensitivity=start, fisher=fisher, steps=jnp.zeros((), int))
 
     def step(self, before: NaturalRtrlState, u: Any, y: Any) -> NaturalRtrlState:
-        """The transition of y-hat, G and J (eq. recJupdate), then theta and the state correction (eq. jointstateupdate)."""
+        """The transition of y-hat, G, J (eq. recJupdate), then theta and the state correction (eq. jointstateupdate)."""
         t = before.steps + 1
         eta = self.learning_rate(t)
         predicted = self.space.Phi(before.state, before.params, u)

@@ -40,7 +40,9 @@ class TrajectoryKalman:
             params=params,
             cov=cov,
             states=jnp.broadcast_to(state, (self.window, state.size)),
-            inputs=jax.tree.map(lambda leaf: jnp.zeros((self.window, *jnp.shape(leaf)), jnp.result_type(leaf)), first_input),
+            inputs=jax.tree.map(
+                lambda leaf: jnp.zeros((self.window, *jnp.shape(leaf)), jnp.result_type(leaf)), first_input
+            ),
             state=state,
             steps=jnp.zeros((), int),
         )

@@ -70,7 +70,7 @@ def verify_recurrent(
 
 
 def engine(at: RecurrentSetting, eta: Schedule) -> Comparison:
-    """The engine's recurrent model against the joint filter: fading, at a learning rate, and with an uncertain state."""
+    """The engine against the joint filter: fading, at a learning rate, and with an uncertain state."""
     size, n = at.params.size, at.model.system.state_size
     certain = dataclasses.replace(at.model, state_cov=None, process_noise=None)
     uncertain = dataclasses.replace(at.model, state_cov=STATE_VARIANCE, process_noise=PROCESS_NOISE)

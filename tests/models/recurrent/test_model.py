@@ -105,13 +105,13 @@ def test_a_structured_state_and_errors_in_the_users_words(stream) -> None:
     model = nk.recurrent_network(jax.random.key(0), nk.cells.lstm(2), 2, nk.families.Bernoulli())
     state, _ = learn(model, stream)
     assert jax.tree.map(jnp.shape, state.carry.state) == ((2,), (2,))
+    wrong = nk.recurrent_model(model.cell, model.readout, model.params, model.state, nk.families.Categorical(5))
     with pytest.raises(ValueError, match=r"readout: gives 1 numbers per observation, Categorical.* takes"):
-        wrong = nk.recurrent_model(model.cell, model.readout, model.params, model.state, nk.families.Categorical(5))
         learn(wrong, stream)
+    odd = nk.recurrent_model(
+        lambda w, s, u: s[:2], lambda w, s, u: s[:1], jnp.zeros(1), jnp.zeros(3), nk.families.Gaussian(1.0)
+    )
     with pytest.raises(ValueError, match=r"cell: returns a state of shape \(2,\), the initial state has \(3,\)"):
-        odd = nk.recurrent_model(
-            lambda w, s, u: s[:2], lambda w, s, u: s[:1], jnp.zeros(1), jnp.zeros(3), nk.families.Gaussian(1.0)
-        )
         nk.online(odd).predict(nk.online(odd).init(jnp.zeros(1)), np.zeros(2))
     with pytest.raises(ValueError, match=r"state\[0\]: has dtype int.*; every leaf must be floating point"):
         nk.recurrent_model(

@@ -50,6 +50,8 @@ def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tup
         columns = ("series", "step", "state_correction", "diverged", "mse", "nll", "median_mse")
         found.append((title, study["rows"], columns))
     if "cost" in results:
-        title = f"Cost of a step against one product P x; it grows as n^{results['cost']['growth_exponent_in_units']:.1f}"
+        title = (
+            f"Cost of a step against one product P x; it grows as n^{results['cost']['growth_exponent_in_units']:.1f}"
+        )
         found.append((title, results["cost"]["rows"], ("units", "parameters", "step_ms", "read_ms", "ratio")))
     return found

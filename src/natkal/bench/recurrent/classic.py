@@ -16,7 +16,7 @@ UNITS, MINUS, TARGET = 23, 13, 1.0
 
 
 def influence_model(sensitivity: Any) -> RecurrentModel:
-    """s_i <- (s_i + s_{i+1}) / 2 + theta or - theta: at once theta raises s_1, in the long run it lowers it (s_1 = -6 theta)."""
+    """s_i <- (s_i + s_{i+1}) / 2 +- theta: at once theta raises s_1, in the long run s_1 = -6 theta."""
     signs = jnp.asarray(np.where(np.arange(UNITS) < UNITS - MINUS, 1.0, -1.0))
 
     def cell(theta: Array, s: Array, u: Array) -> Array:
@@ -29,7 +29,7 @@ def influence_model(sensitivity: Any) -> RecurrentModel:
 
 
 def influence_balancing(steps: int = 10_000, seeds: int = 10) -> dict[str, Any]:
-    """Gradient descent at a rate of 1e-3 / sqrt(1 + t/100) under each sensitivity: the loss at the end, median of the seeds."""
+    """Gradient descent at a rate of 1e-3 / sqrt(1 + t/100) under each sensitivity; median of the seeds."""
     contenders = {
         "RTRL": lambda seed: nk.rtrl(),
         "UORO": nk.uoro,
@@ -113,7 +113,9 @@ def counting(length: int = 6_000, units: int = 12, seeds: int = 3) -> dict[str, 
         model = model_for(key, state_correction=False, sensitivity=sensitivity)
         zeros = jnp.zeros_like(ravel(model.params))
         start = model.params, zeros, zeros, model.init_carry(model.params), jnp.zeros(())
-        return -jax.lax.scan(lambda carry, row: adam_step(model, rate, carry, row), start, (inputs, targets))[1].log_prob
+        return -jax.lax.scan(lambda carry, row: adam_step(model, rate, carry, row), start, (inputs, targets))[
+            1
+        ].log_prob
 
     keys = jax.random.split(jax.random.key(0), seeds)
     losses = {"natkal, RTRL": np.asarray(jax.jit(jax.vmap(natkal))(keys)).mean(axis=0)}

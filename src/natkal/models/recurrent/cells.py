@@ -18,7 +18,7 @@ RECURRENT_GAIN = 0.8
 class Cell(abc.ABC):
     """`s' = combine(s, u W_in + b, s W_rec)`, reading its weights from `params["cell"]`.
 
-    `links` is a (units, units) boolean matrix where unit i reads unit j, None for all: only those recurrent weights count.
+    `links` is a (units, units) boolean matrix, true where unit i reads unit j; None for all.
     """
 
     units: int
@@ -154,7 +154,7 @@ class Lstm(Cell):
 
 
 class Diagonal(Cell):
-    """`s'_i = a_i s_i + (1 - a_i) tanh(u W_in + b)_i` with a learned `a = sigmoid(decay)`: `snap(1)` is exact, at O(p)."""
+    """`s'_i = a_i s_i + (1 - a_i) tanh(u W_in + b)_i` with learned `a = sigmoid(decay)`; `snap(1)` is exact."""
 
     def params(self, key: Array, inputs: int) -> Params:
         """Memories from about one step to about a hundred."""

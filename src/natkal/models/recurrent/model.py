@@ -1,4 +1,4 @@
-"""Models with a state: the prediction depends on the parameters through the whole past, and G carries that dependence."""
+"""Models with a state: the parameters act through the whole past, and G carries that dependence."""
 
 import dataclasses
 from collections.abc import Callable
@@ -135,9 +135,11 @@ class RecurrentModel:
     # -- an uncertain state (Lemmas 13 and 14) ------------------------------------------------------------------------
 
     def _narrowing(self, moved: RecurrentCarry, by_state: Float[Array, "k n"]) -> Narrowing:
-        """Given theta, s ~ N(s + G (theta - theta_0), W): what W adds to the output's noise, and what is left of it after y."""
+        """Given theta, s ~ N(s + G (theta - theta_0), W): what W adds to the output's noise, what y leaves of it."""
         cov = moved.state_cov
-        assert cov is not None and isinstance(self.sensitivity, Rtrl)
+        exact = self.sensitivity
+        assert cov is not None
+        assert isinstance(exact, Rtrl)
         image = cov @ by_state.T
 
         def narrow(rows: Array, factor: Array, score: Array, step: Array) -> RecurrentCarry:
@@ -153,7 +155,7 @@ class RecurrentModel:
             )
             narrowed = RecurrentCarry(
                 state=moved.state,
-                sensitivity=self.sensitivity.condition(moved.sensitivity, gain_root, factor.T @ rows),
+                sensitivity=exact.condition(moved.sensitivity, gain_root, factor.T @ rows),
                 state_cov=cov - gain_root @ gain_root.T,
                 capped=moved.capped,
             )
@@ -223,7 +225,7 @@ def recurrent_model(
     process_noise: ArrayLike | None = None,
     sensitivity_cap: float = SENSITIVITY_CAP,
 ) -> RecurrentModel:
-    """A model with memory: `s' = cell(params, s, u)`, then `readout(params, s', u)` gives the law of y in unconstrained numbers.
+    """A model with memory: `s' = cell(params, s, u)`, and `readout(params, s', u)` is what the law of y is made of.
 
     `state` is s_0, a pytree of floats, or a function of the parameters that gives it (its learned entries then start
     with the right sensitivity). `sensitivity` says how d s / d theta is carried: `rtrl()` unless told otherwise.
@@ -279,7 +281,7 @@ def recurrent_model(
 
 
 def recurrent_network(key: Array, cell: Cell, inputs: int, family: Family, **options: Any) -> RecurrentModel:
-    """A ready cell with an affine readout for `family`, fed vectors of length `inputs`; `options` as for `recurrent_model`.
+    """A ready cell with an affine readout, fed vectors of length `inputs`; `options` as for `recurrent_model`.
 
     >>> import jax
     >>> import natkal as nk

@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
+from natkal.models.base import ravel_rows
 from natkal.models.recurrent.sensitivity import no_start
 from natkal.models.recurrent.system import Local, System
 from natkal.typing import Array, Float
@@ -46,7 +48,7 @@ class Uoro(_RankOneSensitivity):
     """Unbiased online recurrent optimisation; build it with `uoro`."""
 
     def advance(self, system: System, state: RankOne, local: Local) -> RankOne:
-        """s~ <- rho_0 D s~ + rho_1 nu, theta~ <- theta~/rho_0 + (nu' I)/rho_1, signs nu (Tallec & Ollivier 2017, Alg. 1)."""
+        """s~ <- rho_0 D s~ + rho_1 nu, theta~ <- theta~/rho_0 + nu' I/rho_1, signs nu (Tallec & Ollivier 2017)."""
         key, draw = jax.random.split(state.key)
         signs = jax.random.rademacher(draw, (system.state_size,), system.dtype)
         carried, injected = local.push_state(state.states), local.pull(signs[None])[0]
@@ -64,7 +66,7 @@ class NoBackTrack(_RankOneSensitivity):
     """A sign and a scale for each unit and one for the past; build it with `nobacktrack`."""
 
     def advance(self, system: System, state: RankOne, local: Local) -> RankOne:
-        """v <- rho_0 eps_0 D v + sum_i rho_i eps_i e_i, w <- eps_0 w / rho_0 + sum_i eps_i I_i / rho_i (Ollivier et al. 2015)."""
+        """v <- rho_0 eps_0 D v + sum_i rho_i eps_i e_i, w <- eps_0 w/rho_0 + sum_i eps_i I_i/rho_i."""
         key, draw = jax.random.split(state.key)
         signs = jax.random.rademacher(draw, (system.state_size + 1,), system.dtype)
         carried = local.push_state(state.states)
@@ -98,14 +100,16 @@ class KroneckerRtrl:
         groups = self._groups(system)
         return Kronecker(
             key=jax.random.key(self.seed),
-            before=tuple(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[:-1], system.dtype), group) for group in groups),
+            before=tuple(
+                jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[:-1], system.dtype), group) for group in groups
+            ),
             after=tuple(
                 jnp.zeros((system.state_size, jax.tree.leaves(group)[0].shape[-1]), system.dtype) for group in groups
             ),
         )
 
     def advance(self, system: System, state: Kronecker, local: Local) -> Kronecker:
-        """a~ <- e_1 rho_1 a~ + e_2 rho_2 a, A <- e_1 D A / rho_1 + e_2 (ds'/dz) / rho_2, signs e (Mujika et al. 2018, Alg. 1)."""
+        """a~ <- e_1 rho_1 a~ + e_2 rho_2 a, A <- e_1 D A/rho_1 + e_2 (ds'/dz)/rho_2, signs e."""
         key, draw = jax.random.split(state.key)
         signs = jax.random.rademacher(draw, (len(state.after), 2), system.dtype)
         factors = system.cell.factors(local.params, system.unravel_state(local.state), local.inputs)  # type: ignore[attr-defined]
@@ -117,14 +121,14 @@ class KroneckerRtrl:
             rho_1 = _balance(jnp.linalg.norm(carried), _tree_norm(old_before))
             rho_2 = _balance(jnp.linalg.norm(new_after), _tree_norm(new_before))
             keep, add = sign[0] * rho_1, sign[1] * rho_2
-            before.append(jax.tree.map(lambda old, new, keep=keep, add=add: keep * old + add * new, old_before, new_before))
+            before.append(
+                jax.tree.map(lambda old, new, keep=keep, add=add: keep * old + add * new, old_before, new_before)
+            )
             after.append(sign[0] * carried / rho_1 + sign[1] * new_after / rho_2)
         return Kronecker(key=key, before=tuple(before), after=tuple(after))
 
     def rows(self, system: System, state: Kronecker, covectors: Float[Array, "m n"]) -> Float[Array, "m p"]:
         """Covectors @ A, times what the weights multiply."""
-        from natkal.models.base import ravel_rows
-
         leaves: dict[str, Array] = {}
         for before, after in zip(state.before, state.after, strict=True):
             outputs = covectors @ after
@@ -135,7 +139,7 @@ class KroneckerRtrl:
 
     def push(self, system: System, state: Kronecker, step: Float[Array, " p"]) -> Float[Array, " n"]:
         """A applied to what the step adds to each preactivation."""
-        moved = jax.flatten_util.ravel_pytree(system.params)[1](step)["cell"]
+        moved = ravel_pytree(system.params)[1](step)["cell"]
         total = jnp.zeros(system.state_size, system.dtype)
         for before, after in zip(state.before, state.after, strict=True):
             added = sum(jnp.tensordot(factor, moved[name], axes=factor.ndim) for name, factor in before.items())
@@ -173,8 +177,8 @@ def nobacktrack(seed: int = 0) -> NoBackTrack:
 
 
 def kronecker_rtrl(seed: int = 0) -> KroneckerRtrl:
-    """Kronecker-factored RTRL: n^2 numbers per weight matrix instead of n p, far less noise than UORO (Mujika et al. 2018).
+    """Kronecker-factored RTRL: n^2 numbers per weight matrix instead of n p (Mujika et al. 2018).
 
-    Unbiased. Only for cells whose weights are matrices applied to known vectors: those of `nk.cells`, but the diagonal one.
+    Unbiased. Only for cells whose weights are matrices applied to known vectors: all of `nk.cells` but the diagonal.
     """
     return KroneckerRtrl(seed=seed)

@@ -87,7 +87,7 @@ def no_start(name: str, start: Array | None) -> None:
 
 
 def rtrl() -> Rtrl:
-    """Real-time recurrent learning (Def. 11): the exact derivative of the state, n x p numbers, n^2 p products a step."""
+    """Real-time recurrent learning (Def. 11): the exact derivative of the state, n p numbers, n^2 p products."""
     return Rtrl()
 
 

@@ -14,7 +14,7 @@ from natkal.models.base import ravel, ravel_rows
 from natkal.typing import Array, Float, Params
 
 Entries = Float[Array, "r p"]
-"""d cell / d theta with only its nonzero rows kept: `(n, p)` in general, one row per state leaf where owners are known."""
+"""d cell / d theta without its zeros: `(n, p)` in general, one row per state leaf where owners are known."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class System:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Local:
-    """The cell's first-order expansion: `s'(theta + d, s + e) = s' + I d + D e`. Nothing is computed before it is asked for."""
+    """The cell's first-order expansion, each part computed when asked for: `s'(theta + d, s + e) = s' + I d + D e`."""
 
     system: System
     params: Params

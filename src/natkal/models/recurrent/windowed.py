@@ -53,7 +53,9 @@ class Truncated:
             at = (state.head - age) % self.steps
             return backward @ state.jacobians[at], total + system.rows(state.entries[at], backward)
 
-        return jax.lax.fori_loop(0, self.steps, back, (covectors, jnp.zeros((len(covectors), system.size), system.dtype)))[1]
+        return jax.lax.fori_loop(
+            0, self.steps, back, (covectors, jnp.zeros((len(covectors), system.size), system.dtype))
+        )[1]
 
     def push(self, system: System, state: Window, step: Float[Array, " p"]) -> Float[Array, " n"]:
         """Forwards in time: v <- D v + I step, from the oldest step on."""
@@ -84,7 +86,8 @@ class Snap:
         among = jax.vmap(lambda rows: local.state_jacobian[rows[:, None], rows[None, :]])(jnp.asarray(pattern.T))
         coupled = jnp.einsum("pab,bp->ap", among[owners], state)
         direct = sum(
-            (pattern == leaf * system.units + np.arange(system.units)[None, :])[:, owners] * local.entries[leaf][None, :]
+            (pattern == leaf * system.units + np.arange(system.units)[None, :])[:, owners]
+            * local.entries[leaf][None, :]
             for leaf in range(system.leaves)
         )
         return jnp.where(kept[:, owners], coupled + direct, 0)
@@ -106,19 +109,23 @@ class Snap:
                 "sensitivity: snap() must know which unit each parameter feeds; use a cell of nk.cells, "
                 "or give yours the methods `owners` and `wiring`"
             )
+        everything = np.ones((system.units, system.units), bool)
+        wiring = everything if system.wiring is None else system.wiring
         reach = np.eye(system.units, dtype=bool)
         for _ in range(min(self.steps, system.units) - 1):
-            reach = reach | (system.wiring @ reach)
+            reach = reach | (wiring @ reach)
         longest = int(reach.sum(axis=0).max())
         padded = np.full((longest, system.units), -1)
         for unit in range(system.units):
             reached = np.flatnonzero(reach[:, unit])
             padded[: len(reached), unit] = reached
-        return np.concatenate([np.where(padded >= 0, leaf * system.units + padded, -1) for leaf in range(system.leaves)])
+        return np.concatenate(
+            [np.where(padded >= 0, leaf * system.units + padded, -1) for leaf in range(system.leaves)]
+        )
 
 
 def truncated(steps: int) -> Truncated:
-    """Back-propagation truncated after `steps` steps: what was further back does not count. Biased; exact for `steps` past the start.
+    """Back-propagation truncated after `steps` steps: what was further back does not count. Biased.
 
     Keeps the last linearisations, not the last inputs, so that with unlimited steps it is RTRL even while theta moves.
     """
@@ -130,10 +137,9 @@ def truncated(steps: int) -> Truncated:
 def snap(steps: int) -> Snap:
     """SnAp-n: only the entries of G that a parameter reaches within `steps` steps are kept (Menick et al., 2020).
 
-    snap(1) stores one number per parameter and state leaf and is exact for diagonal cells; with enough steps it is RTRL. Biased otherwise.
+    snap(1) stores one number per parameter and state leaf and is exact for diagonal cells; with enough steps it is
+    RTRL. Biased otherwise.
     """
     if steps < 1:
         raise ValueError(f"steps: must be at least 1, got {steps}")
     return Snap(steps=steps)
-
-
