@@ -10,6 +10,8 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal import families as families
     from natkal import paper as paper
     from natkal.curvature import dense as dense
+    from natkal.curvature import information as information
+    from natkal.curvature import square_root as square_root
     from natkal.engine import Learner as Learner
     from natkal.engine import Prediction as Prediction
     from natkal.engine import StepInfo as StepInfo
@@ -22,7 +24,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import robust as robust
     from natkal.engine import run as run
     from natkal.engine import sampled as sampled
+    from natkal.engine import state_filter as state_filter
     from natkal.engine import step_control as step_control
+    from natkal.engine import switch as switch
     from natkal.models import cells as cells
     from natkal.models import immediate as immediate
     from natkal.models import kronecker_rtrl as kronecker_rtrl
@@ -43,6 +47,8 @@ _HOME = {
     "families": "natkal",
     "paper": "natkal",
     "dense": "natkal.curvature",
+    "information": "natkal.curvature",
+    "square_root": "natkal.curvature",
     "Learner": "natkal.engine",
     "Prediction": "natkal.engine",
     "StepInfo": "natkal.engine",
@@ -55,7 +61,9 @@ _HOME = {
     "robust": "natkal.engine",
     "run": "natkal.engine",
     "sampled": "natkal.engine",
+    "state_filter": "natkal.engine",
     "step_control": "natkal.engine",
+    "switch": "natkal.engine",
     "mlp_apply": "natkal.models",
     "mlp_params": "natkal.models",
     "static_model": "natkal.models",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 import natkal as nk
 from natkal.curvature import Curvature
@@ -37,8 +38,17 @@ class Entry(NamedTuple):
     name: str
     build: Callable[[int], Curvature]
     reference: Callable[[Observed], tuple[np.ndarray, np.ndarray]]
+    float64: bool = False
 
 
 REGISTRY = [
     Entry("dense", lambda size: nk.dense(prior_directions=size), exact_update),
+    Entry("square_root", lambda size: nk.square_root(prior_directions=size), exact_update),
+    Entry("information", lambda size: nk.information(), exact_update, float64=True),
 ]
+
+
+def entries() -> list:
+    """The registry as pytest parameters; those that need float64 are left out of the float32 pass."""
+    marks = {True: [pytest.mark.float64], False: []}
+    return [pytest.param(entry, id=entry.name, marks=marks[entry.float64]) for entry in REGISTRY]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from natkal.curvature import Prior, Response
-from tests.curvature.registry import REGISTRY, Entry, Observed
+from tests.curvature.registry import Entry, Observed, entries
 
 P, M, R, STEPS = 7, 3, 2, 12
 
@@ -20,7 +20,7 @@ def random_prior(rng: np.random.Generator, kind: str) -> np.ndarray:
 
 @pytest.mark.parametrize("prior_kind", ["variances", "matrix"])
 @pytest.mark.parametrize("kept", [False, True], ids=["forgotten", "kept"])
-@pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", entries())
 def test_update_equals_its_definition(entry: Entry, kept: bool, prior_kind: str, rtol: float) -> None:
     rng = np.random.default_rng(0)
     curvature = entry.build(P)
@@ -57,7 +57,7 @@ def test_update_equals_its_definition(entry: Entry, kept: bool, prior_kind: str,
     )
 
 
-@pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", entries())
 def test_respond_sees_the_gram_matrix_after_forgetting(entry: Entry, rtol: float) -> None:
     rng = np.random.default_rng(1)
     curvature = entry.build(P)

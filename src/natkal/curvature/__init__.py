@@ -2,6 +2,21 @@
 
 from natkal.curvature.base import Curvature, Prior, Response, Update
 from natkal.curvature.dense import Dense, dense
-from natkal.curvature.innovation import correction
+from natkal.curvature.information import Information, information
+from natkal.curvature.innovation import attenuated, correction
+from natkal.curvature.square_root import SquareRoot, square_root
 
-__all__ = ["Curvature", "Dense", "Prior", "Response", "Update", "correction", "dense"]
+__all__ = [
+    "Curvature",
+    "Dense",
+    "Information",
+    "Prior",
+    "Response",
+    "SquareRoot",
+    "Update",
+    "attenuated",
+    "correction",
+    "dense",
+    "information",
+    "square_root",
+]

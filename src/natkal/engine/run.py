@@ -24,13 +24,15 @@ def run(
     check_stream(learner.model, inputs, targets)
     boundaries = None if resets is None else check_resets(resets, len(targets))
     with explain_shapes(learner.model, state.params, state.carry, jax.tree.map(lambda leaf: leaf[0], inputs)):
-        return _scan(learner, state, jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets), boundaries)
+        return scan(learner, state, jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets), boundaries)
 
 
 @partial(jax.jit, static_argnums=0)
-def _scan(
-    learner: Learner, state: LearnerState, inputs: Any, targets: Any, resets: Any
+def scan(
+    learner: Learner, state: LearnerState, inputs: Any, targets: Any, resets: Any = None
 ) -> tuple[LearnerState, StepInfo]:
+    """`run` on values already checked, for use inside other transformations."""
+
     def observe(state: LearnerState, row: Any) -> tuple[LearnerState, StepInfo]:
         inputs, target, reset = row
         if reset is not None:

@@ -120,7 +120,7 @@ class NaturalGradientRtrl:
         return NaturalRtrlState(params=params, state=state, sensitivity=start, fisher=fisher, steps=jnp.zeros((), int))
 
     def step(self, before: NaturalRtrlState, u: Any, y: Any) -> NaturalRtrlState:
-        """The transition of y-hat, G, J (eq. recJupdate), then theta and the state correction (eq. jointstateupdate)."""
+        """The transition of y-hat, G, J (eq. recJupdate), then theta and the state (eq. jointstateupdate)."""
         t = before.steps + 1
         eta = self.learning_rate(t)
         predicted = self.space.Phi(before.state, before.params, u)
