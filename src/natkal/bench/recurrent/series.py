@@ -3,7 +3,7 @@
 import csv
 import gzip
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,25 +24,30 @@ def _prepared(name: str, values: np.ndarray) -> Series:
     return Series(name=name, inputs=windows[:, LAGS - 1 :: -1].copy(), targets=windows[:, LAGS].copy())
 
 
+def _table(dataset: Any) -> Any:
+    """A statsmodels dataset as its data frame."""
+    return dataset.load_pandas().data
+
+
 def sunspots() -> Series:
     """Yearly sunspot numbers, 1700 to 2008 (statsmodels)."""
     from statsmodels.datasets import sunspots
 
-    return _prepared("sunspots", sunspots.load_pandas().data["SUNACTIVITY"].to_numpy(float))
+    return _prepared("sunspots", _table(sunspots)["SUNACTIVITY"].to_numpy(float))
 
 
 def el_nino() -> Series:
     """Monthly sea surface temperature, 1950 to 2010 (statsmodels)."""
     from statsmodels.datasets import elnino
 
-    return _prepared("El Nino", elnino.load_pandas().data.iloc[:, 1:].to_numpy(float).ravel())
+    return _prepared("El Nino", _table(elnino).iloc[:, 1:].to_numpy(float).ravel())
 
 
 def co2() -> Series:
     """Weekly change of CO2 at Mauna Loa, 1958 to 2001, missing weeks interpolated (statsmodels)."""
     from statsmodels.datasets import co2
 
-    level = co2.load_pandas().data["co2"].interpolate().to_numpy(float)
+    level = _table(co2)["co2"].interpolate().to_numpy(float)
     return _prepared("CO2", np.diff(level))
 
 
