@@ -31,7 +31,12 @@ def contest(report: Callable[[str], None], seeds: int = SEEDS) -> dict[str, Any]
     """A row for each series and method: both scores, and the settings that gave them."""
     keys = jax.random.split(jax.random.key(0), seeds)
     return {
-        "natkal": {"prior_scale": learners.PRIOR_SCALE, "fading": learners.FADING, "units": learners.UNITS},
+        "natkal": {
+            "prior_scales": learners.PRIOR_SCALES,
+            "fadings": learners.FADINGS,
+            "share": learners.SHARE,
+            "units": learners.UNITS,
+        },
         "grids": {"adam_rates": RATES, "windows": WINDOWS, "least_squares": LEAST_SQUARES},
         "seeds": seeds,
         "rows": [row for series in all_series() for row in _on(series, keys, report)],

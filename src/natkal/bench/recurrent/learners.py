@@ -12,8 +12,8 @@ from natkal.paper.dictionary import fan_in_prior
 from natkal.typing import Array, Params
 
 UNITS = 16
-PRIOR_SCALE, FADING = 3.0, 3e-4
-"""natkal's setting, the same on every series: prior variance 3/fan-in, memory of 3,000 observations."""
+PRIOR_SCALES, FADINGS, SHARE = (0.1, 0.3, 1.0, 3.0), (0.0, 1e-3), 1e-2
+"""natkal's eight members, the same on every series, mixed by their running likelihood with this fixed share."""
 
 
 class Forecasts(NamedTuple):
@@ -43,17 +43,22 @@ def network(key: Array, **options: Any) -> RecurrentModel:
 
 
 def prior(params: Params, scale: Any) -> Params:
-    """`scale` / fan-in for every weight; a fan-in of 8 for the direct ones."""
-    variances = fan_in_prior(params)
-    variances["readout"]["direct"] = jnp.full(LAGS, 1 / LAGS)
-    return jax.tree.map(lambda variance: scale * variance, variances)
+    """`scale` / fan-in for the network's weights; 1 for direct ones, 3 for biases, 3/fan-in for the log variance."""
+    variances = jax.tree.map(lambda variance: scale * variance, fan_in_prior(params))
+    log_variance = jnp.full((UNITS, 1), 3 / UNITS)
+    return {
+        "cell": variances["cell"],
+        "readout": {
+            "weight": jnp.concatenate([variances["readout"]["weight"][:, :1], log_variance], axis=1),
+            "bias": jnp.full(2, 3.0),
+            "direct": jnp.ones(LAGS),
+        },
+    }
 
 
-def natkal(
-    key: Array, inputs: Array, targets: Array, scale: Any = PRIOR_SCALE, fading: Any = FADING, **options: Any
-) -> Forecasts:
+def member(key: Array, inputs: Array, targets: Array, scale: Any, fading: Any) -> Forecasts:
     """Natural-gradient RTRL: exact sensitivity, dense curvature, state correction."""
-    model = network(key, **options)
+    model = network(key)
     learner = nk.online(model, prior_cov=prior(model.params, scale), rates=nk.fading(fading))
 
     def step(state: Any, row: Any) -> tuple[Any, Forecasts]:
@@ -61,6 +66,29 @@ def natkal(
         return after, Forecasts(info.prediction.mean[0], info.log_prob)
 
     return jax.lax.scan(step, learner.init(model.params), (inputs, targets))[1]
+
+
+def natkal(key: Array, inputs: Array, targets: Array) -> Forecasts:
+    """The members mixed: each forecast is weighed by what its member has been worth so far."""
+    settings = jnp.asarray([(scale, fading) for scale in PRIOR_SCALES for fading in FADINGS], inputs.dtype)
+    each = jax.vmap(lambda setting: member(key, inputs, targets, setting[0], setting[1]))(settings)
+    return mixed(each)
+
+
+def mixed(each: Forecasts) -> Forecasts:
+    """One law from those of M members, (M, T): w_t ~ (1 - share) w_{t-1} p_{t-1} + share / M (fixed share)."""
+    count = len(each.log_prob)
+    log_probs = jnp.nan_to_num(each.log_prob, nan=-1e6, neginf=-1e6)
+    means = jnp.nan_to_num(each.mean)
+
+    def step(log_weights: Array, row: Any) -> tuple[Array, Forecasts]:
+        means, log_probs = row
+        shared = (1 - SHARE) * jax.nn.softmax(log_weights) + SHARE / count
+        joint = jnp.log(shared) + log_probs
+        total = jax.nn.logsumexp(joint)
+        return joint - total, Forecasts(shared @ means, total)
+
+    return jax.lax.scan(step, jnp.zeros(count), (means.T, log_probs.T))[1]
 
 
 def adam_step(model: RecurrentModel, rate: Any, carry: Any, row: Any) -> tuple[Any, Forecasts]:

@@ -51,7 +51,7 @@ def co2() -> Series:
     return _prepared("CO2", np.diff(level))
 
 
-def mackey_glass(length: int = 3000, delay: int = 17, every: int = 6) -> Series:
+def mackey_glass(length: int = 2000, delay: int = 17, every: int = 6) -> Series:
     """dx/dt = 0.2 x(t - 17) / (1 + x(t - 17)^10) - 0.1 x, by steps of 0.1, one value every 6 units of time."""
     fine, burn_in = 10, 500
     past = delay * fine
@@ -61,7 +61,7 @@ def mackey_glass(length: int = 3000, delay: int = 17, every: int = 6) -> Series:
     return _prepared("Mackey-Glass", x[past + burn_in * fine :: every * fine][:length])
 
 
-def sea_surface(length: int = 5000) -> Series:
+def sea_surface(length: int = 4508) -> Series:
     """Sea surface temperature off the coast of Maine, every half hour from February 2016 on (bokeh_sampledata)."""
     table = resources.files("bokeh_sampledata") / "_data" / "sea_surface_temperature.csv.gz"
     rows = csv.DictReader(gzip.decompress(table.read_bytes()).decode().splitlines())
