@@ -30,8 +30,8 @@ def influence_model(sensitivity: Any) -> RecurrentModel:
     )  # fmt: skip
 
 
-def influence_balancing(steps: int = 10_000, seeds: int = 10) -> dict[str, Any]:
-    """Gradient descent at a rate of 1e-4 / sqrt(1 + t/100) under each sensitivity; median of the seeds."""
+def influence_balancing(steps: int = 40_000, seeds: int = 10) -> dict[str, Any]:
+    """Gradient descent at a rate of 3e-5 / sqrt(1 + t/1000) under each sensitivity; median of the seeds."""
     contenders = {
         "RTRL": lambda seed: nk.rtrl(),
         "UORO": nk.uoro,
@@ -47,7 +47,7 @@ def influence_balancing(steps: int = 10_000, seeds: int = 10) -> dict[str, Any]:
             theta, memory = carry
             around = model.linearize(theta, memory, jnp.zeros(()))
             slope = around.pullback((around.raw - TARGET)[None])[0, 0]
-            rate = 1e-4 / jnp.sqrt(1 + t / 100)
+            rate = 3e-5 / jnp.sqrt(1 + t / 1000)
             return (jnp.clip(theta - rate * slope, -1e3, 1e3), around.carry), 0.5 * jnp.square(around.raw[0] - TARGET)
 
         start = model.params, model.init_carry(model.params)
