@@ -10,8 +10,8 @@ from tests.references.nist_models import MODELS, load
 
 pytestmark = pytest.mark.float64
 
-# Of the 26 sets with one predictor, 24 reach 10 digits from start 2 within 60 passes (not Gauss3 and MGH09: the undamped
-# Gauss-Newton step leaves their basin); these twelve cover every class of model at a moderate cost.
+# Of the 26 sets with one predictor, 24 reach 10 digits from start 2 within 60 passes (not Gauss3 and MGH09, whose basin
+# the undamped Gauss-Newton step leaves); these twelve cover every class of model at a moderate cost.
 SETS = [
     "Bennett5",
     "BoxBOD",

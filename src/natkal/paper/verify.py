@@ -1,6 +1,5 @@
 """The paper as a certificate: every statement, run on a model and a stream; the engine with it."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.curvature import dense
 from natkal.engine import Learner, fading, learning_rate, online, step_control
 from natkal.families import Categorical
 from natkal.models import RecurrentModel, StaticModel, ravel
@@ -128,10 +128,12 @@ def engine(model: StaticModel, at: Setting, eta: Schedule, prior_weight: Number)
     def literal(**options: Any) -> Learner:
         return online(model, prior_cov=at.prior_cov, step=step_control(cap=None), **options)
 
-    kept = literal(rates=learning_rate(eta), prior_weight=prior_weight)
-    renewing: Any = kept.curvature  # dense; Prop. 4 renews the prior in every direction at each step
-    exactly_kept = dataclasses.replace(kept, curvature=dataclasses.replace(renewing, prior_directions=model.size))
-    learners = (literal(rates=fading(fading_at)), literal(rates=learning_rate(eta)), exactly_kept)
+    every_direction = dense(prior_directions=model.size)  # the prior renewed in full at each step, as in Prop. 4
+    learners = (
+        literal(rates=fading(fading_at)),
+        literal(rates=learning_rate(eta)),
+        literal(rates=learning_rate(eta), prior_weight=prior_weight, curvature=every_direction),
+    )
 
     def step(states: Any, u: Any, y: Any, others: Mapping[str, Any]) -> tuple[Any, Findings]:
         new = [learner.step_unchecked(state, u, y)[0] for learner, state in zip(learners, states, strict=True)]
