@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, and a test holds the two together
     from natkal import families as families
     from natkal import paper as paper
+    from natkal.curvature import blocks as blocks
     from natkal.curvature import dense as dense
+    from natkal.curvature import diagonal as diagonal
+    from natkal.curvature import frozen as frozen
+    from natkal.curvature import kronecker as kronecker
+    from natkal.curvature import last_layer as last_layer
+    from natkal.curvature import low_rank as low_rank
+    from natkal.curvature import mixed as mixed
+    from natkal.curvature import quasi_diagonal as quasi_diagonal
     from natkal.engine import Learner as Learner
     from natkal.engine import Prediction as Prediction
     from natkal.engine import StepInfo as StepInfo
@@ -30,7 +38,15 @@ __version__ = "0.1.0"
 _HOME = {
     "families": "natkal",
     "paper": "natkal",
+    "blocks": "natkal.curvature",
     "dense": "natkal.curvature",
+    "diagonal": "natkal.curvature",
+    "frozen": "natkal.curvature",
+    "kronecker": "natkal.curvature",
+    "last_layer": "natkal.curvature",
+    "low_rank": "natkal.curvature",
+    "mixed": "natkal.curvature",
+    "quasi_diagonal": "natkal.curvature",
     "Learner": "natkal.engine",
     "Prediction": "natkal.engine",
     "StepInfo": "natkal.engine",

@@ -1,6 +1,34 @@
 """What is known about the parameters."""
 
 from natkal.curvature.base import Curvature, Prior, Response, Update
+from natkal.curvature.blocks import Blocks, blocks
 from natkal.curvature.dense import Dense, dense
+from natkal.curvature.diagonal import Diagonal, diagonal
+from natkal.curvature.kronecker import Kronecker, kronecker
+from natkal.curvature.low_rank import LowRank, low_rank
+from natkal.curvature.mixed import Frozen, Mixed, frozen, last_layer, mixed
+from natkal.curvature.quasi_diagonal import QuasiDiagonal, quasi_diagonal
 
-__all__ = ["Curvature", "Dense", "Prior", "Response", "Update", "dense"]
+__all__ = [
+    "Blocks",
+    "Curvature",
+    "Dense",
+    "Diagonal",
+    "Frozen",
+    "Kronecker",
+    "LowRank",
+    "Mixed",
+    "Prior",
+    "QuasiDiagonal",
+    "Response",
+    "Update",
+    "blocks",
+    "dense",
+    "diagonal",
+    "frozen",
+    "kronecker",
+    "last_layer",
+    "low_rank",
+    "mixed",
+    "quasi_diagonal",
+]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from natkal.curvature import prior as kept_prior
 from natkal.curvature.base import Prior, Response, Update
 from natkal.curvature.prior import KeptPrior
+from natkal.curvature.projected import correction
 from natkal.typing import Array, Float
 
 
@@ -18,13 +19,6 @@ class DenseState(NamedTuple):
 
     cov: Float[Array, "p p"]
     prior: KeptPrior | None
-
-
-def correction(gram: Float[Array, "m m"], factor: Float[Array, "m r"]) -> Float[Array, "r m"]:
-    """`L^-1 F'` with `L L' = S = I + F' G F`, whose eigenvalues are >= 1: `P <- P - U'U` for `U = L^-1 F' rows P`."""
-    identity = jnp.eye(factor.shape[1], dtype=gram.dtype)
-    lower = jnp.linalg.cholesky(identity + factor.T @ gram @ factor)
-    return jax.scipy.linalg.solve_triangular(lower, identity, lower=True) @ factor.T
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +84,10 @@ class Dense:
     def to_dense(self, state: DenseState) -> Float[Array, "p p"]:
         """P, as stored."""
         return state.cov
+
+    def sample(self, state: DenseState, key: Array) -> Float[Array, " p"]:
+        """One draw from N(0, P)."""
+        return jnp.linalg.cholesky(state.cov) @ jax.random.normal(key, state.cov.shape[:1], state.cov.dtype)
 
 
 def _downdate(cov: Array, images: Array, change: Array, keep: Array) -> Array:
