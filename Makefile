@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # One thread per worker: two test workers on two cores, each with its own XLA.
 WORKERS ?= 2
-PYTEST := XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+PYTEST := NPROC=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
           $(BIN)/python -m pytest -q -n $(WORKERS) --jaxtyping-packages=natkal,beartype.beartype
 
 .DEFAULT_GOAL := help
@@ -42,5 +42,5 @@ clean:  ## remove the environment and every cache
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "== installing natkal and its test tools into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
 	@touch $@

@@ -27,8 +27,10 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import online as online
     from natkal.engine import outer_product as outer_product
     from natkal.engine import refine as refine
+    from natkal.engine import robust as robust
     from natkal.engine import run as run
     from natkal.engine import sampled as sampled
+    from natkal.engine import step_control as step_control
     from natkal.models import mlp_apply as mlp_apply
     from natkal.models import mlp_params as mlp_params
     from natkal.models import static_model as static_model
@@ -56,8 +58,10 @@ _HOME = {
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
     "refine": "natkal.engine",
+    "robust": "natkal.engine",
     "run": "natkal.engine",
     "sampled": "natkal.engine",
+    "step_control": "natkal.engine",
     "mlp_apply": "natkal.models",
     "mlp_params": "natkal.models",
     "static_model": "natkal.models",

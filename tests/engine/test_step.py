@@ -8,6 +8,7 @@ import pytest
 import natkal as nk
 
 CLASSES, FEATURES, STEPS = 3, 4, 40
+TEXTBOOK = nk.step_control(cap=None)
 
 
 def network():
@@ -24,7 +25,7 @@ def test_step_is_the_online_natural_gradient(decay) -> None:
     model, params, inputs, targets = network()
     eta = 0.05
     gamma = eta if decay is None else decay
-    learner = nk.online(model, prior_cov=0.5, rates=nk.learning_rate(eta, decay))
+    learner = nk.online(model, prior_cov=0.5, rates=nk.learning_rate(eta, decay), step=TEXTBOOK)
     state, _ = nk.run(learner, learner.init(params), inputs, targets)
 
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])

@@ -96,7 +96,7 @@ def custom_gaussian() -> Family:
         lambda y: jnp.stack([y, jnp.square(y)]),
         dim=2,
         log_base=lambda y: jnp.full_like(y, -0.5 * np.log(2 * np.pi)),
-        link=lambda raw: jnp.stack([raw[0], -jnp.exp(raw[1])]),
+        link=GaussianUnknownVariance().link,
         sample=GaussianUnknownVariance().sample,
         initial_natural=np.array([0.0, -0.5]),
     )

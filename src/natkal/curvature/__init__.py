@@ -4,6 +4,7 @@ from natkal.curvature.base import Curvature, Prior, Response, Update
 from natkal.curvature.blocks import Blocks, blocks
 from natkal.curvature.dense import Dense, dense
 from natkal.curvature.diagonal import Diagonal, diagonal
+from natkal.curvature.innovation import correction
 from natkal.curvature.kronecker import Kronecker, kronecker
 from natkal.curvature.low_rank import LowRank, low_rank
 from natkal.curvature.mixed import Frozen, Mixed, frozen, last_layer, mixed
@@ -23,6 +24,7 @@ __all__ = [
     "Response",
     "Update",
     "blocks",
+    "correction",
     "dense",
     "diagonal",
     "frozen",

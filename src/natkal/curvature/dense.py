@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from natkal.curvature import prior as kept_prior
 from natkal.curvature.base import Prior, Response, Update
+from natkal.curvature.innovation import correction
 from natkal.curvature.prior import KeptPrior
-from natkal.curvature.projected import correction
 from natkal.typing import Array, Float
 
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
-from natkal.curvature.projected import Look, Projected, correction, needs_prior, precision
+from natkal.curvature.innovation import correction
+from natkal.curvature.projected import Look, Projected, needs_prior, precision
 from natkal.curvature.units import Layers, find_layers
 from natkal.typing import Array, Bool, Float, Int
 

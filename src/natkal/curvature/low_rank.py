@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
-from natkal.curvature.projected import Look, Projected, correction, diagonal_of, needs_prior, precision
+from natkal.curvature.innovation import correction
+from natkal.curvature.projected import Look, Projected, diagonal_of, needs_prior, precision
 from natkal.typing import Array, Float
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Curvature, Prior, Response, Update
-from natkal.curvature.projected import correction
+from natkal.curvature.innovation import correction
 from natkal.curvature.units import Layout, find_layers, starts
 from natkal.typing import Array, Float
 

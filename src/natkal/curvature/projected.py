@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior, Response, Update
+from natkal.curvature.innovation import correction
 from natkal.typing import Array, Float
 
 S = TypeVar("S")
@@ -18,13 +19,6 @@ class Look(NamedTuple):
 
     gram: Float[Array, "m m"]
     images: Any
-
-
-def correction(gram: Float[Array, "m m"], factor: Float[Array, "m r"]) -> Float[Array, "r m"]:
-    """`L^-1 F'` with `L L' = S = I + F' G F`, whose eigenvalues are >= 1: `P <- P - U'U` for `U = L^-1 F' rows P`."""
-    identity = jnp.eye(factor.shape[1], dtype=gram.dtype)
-    lower = jnp.linalg.cholesky(identity + factor.T @ gram @ factor)
-    return jax.scipy.linalg.solve_triangular(lower, identity, lower=True) @ factor.T
 
 
 class Projected(abc.ABC, Generic[S]):

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """Handwritten digits in the order they were collected: inputs (1797, 64) of 0..16 and labels (1797,), both uint8.
+    """Handwritten digits in scikit-learn's order: inputs (1797, 64) of 0..16 and labels (1797,), both uint8.
 
     >>> inputs, targets = digits()
     >>> inputs.shape, targets[:5].tolist()

@@ -1,15 +1,19 @@
 """The step, once, and the loop around it."""
 
+from natkal.engine.control import StepControl, step_control
 from natkal.engine.fisher import exact, outer_product, sampled
-from natkal.engine.learner import Learner, LearnerState, Prediction, StepInfo, online
+from natkal.engine.learner import Learner, online
 from natkal.engine.rates import fading, learning_rate
 from natkal.engine.refine import refine
+from natkal.engine.robust import robust
 from natkal.engine.run import run
+from natkal.engine.state import LearnerState, Prediction, StepInfo
 
 __all__ = [
     "Learner",
     "LearnerState",
     "Prediction",
+    "StepControl",
     "StepInfo",
     "exact",
     "fading",
@@ -17,6 +21,8 @@ __all__ = [
     "online",
     "outer_product",
     "refine",
+    "robust",
     "run",
     "sampled",
+    "step_control",
 ]

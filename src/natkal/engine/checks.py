@@ -10,7 +10,7 @@ import numpy as np
 
 from natkal.families.checks import is_concrete
 from natkal.models import Model
-from natkal.typing import Params
+from natkal.typing import Array, Params
 
 
 def check_params(model: Model, params: Params) -> None:
@@ -24,6 +24,11 @@ def check_params(model: Model, params: Params) -> None:
         if jnp.shape(leaf) != jnp.shape(template):
             raise ValueError(
                 f"params: {name} has shape {jnp.shape(leaf)}, the model was built with {jnp.shape(template)}"
+            )
+        if getattr(leaf, "dtype", None) == np.float64 and not jax.config.read("jax_enable_x64"):
+            raise ValueError(
+                f"params: {name} is float64, and JAX in 32-bit mode would cut it to float32; pass float32, or turn on "
+                'jax.config.update("jax_enable_x64", True)'
             )
         if all_concrete(leaf) and not np.isfinite(np.asarray(leaf)).all():
             raise ValueError(f"params: {name} holds a value that is not finite")
@@ -72,6 +77,16 @@ def _check_finite(inputs: Any, *, batched: bool) -> None:
             where = np.argwhere(~np.isfinite(array))[0]
             row = f" (row {where[0]})" if batched else ""
             raise ValueError(f"{name}: {array[tuple(where)]} is not a finite number{row}")
+
+
+def in_precision_of(params: Params, data: Any) -> Any:
+    """Floating-point data in the precision of the parameters, which is the precision everything is computed in."""
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+
+    def convert(leaf: Any) -> Array:
+        return jnp.asarray(leaf, dtype if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else None)
+
+    return jax.tree.map(convert, data)
 
 
 def all_concrete(value: Any) -> bool:

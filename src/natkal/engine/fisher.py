@@ -5,8 +5,9 @@ from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from natkal.families.base import Event, Family
+from natkal.families.base import Event, Family, Observed
 from natkal.typing import Array, Float
 
 
@@ -14,7 +15,7 @@ from natkal.typing import Array, Float
 class Fisher(Protocol):
     """A rule for the factor C of the Fisher matrix C C' of an observation, in raw coordinates."""
 
-    def factor(self, outputs: Family, raw: Float[Array, " k"], score: Float[Array, " k"], key: Array) -> Array:
+    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
         """The (k, r) factor."""
         ...
 
@@ -23,9 +24,9 @@ class Fisher(Protocol):
 class Exact:
     """E over y ~ p(. | raw), in closed form."""
 
-    def factor(self, outputs: Family, raw: Float[Array, " k"], score: Float[Array, " k"], key: Array) -> Array:
+    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
         """The family's own root of its Fisher matrix."""
-        return outputs.root(raw)
+        return observed.root
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,26 +35,25 @@ class Sampled:
 
     draws: int
 
-    def factor(self, outputs: Family, raw: Float[Array, " k"], score: Float[Array, " k"], key: Array) -> Array:
-        """Scores of y ~ p(. | raw), over the square root of their number."""
+    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
+        """Scores of y ~ p(. | raw), over the square root of their number, for what was observed."""
         natural = outputs.link(raw)
 
         def one(key: Array) -> Float[Array, " k"]:
             drawn: Event = outputs.sample(key, natural)
             return outputs.score(raw, drawn)
 
-        return jax.vmap(one, out_axes=1)(jax.random.split(key, self.draws)) / jnp.sqrt(float(self.draws)).astype(
-            raw.dtype
-        )
+        scores = jax.vmap(one, out_axes=1)(jax.random.split(key, self.draws))
+        return jnp.where(observed.present[:, None], scores, 0.0) / np.sqrt(self.draws).item()
 
 
 @dataclasses.dataclass(frozen=True)
 class OuterProduct:
     """The observed score in place of a drawn one: cheap, and biased."""
 
-    def factor(self, outputs: Family, raw: Float[Array, " k"], score: Float[Array, " k"], key: Array) -> Array:
+    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
         """The score itself, as one column."""
-        return score[:, None]
+        return observed.score[:, None]
 
 
 def exact() -> Exact:

@@ -1,4 +1,4 @@
-"""The step, once: any model, family, curvature, rate and Fisher estimate."""
+"""The step, once: any model, family, curvature, rate, Fisher estimate and step control."""
 
 import dataclasses
 import functools
@@ -6,50 +6,30 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
-from natkal.curvature import Curvature, Response, dense
+from natkal.curvature import Curvature, Response, Update, dense
 from natkal.engine import counter
-from natkal.engine.checks import check_observation, check_params, explain_shapes
-from natkal.engine.counter import Counter
+from natkal.engine.checks import check_observation, check_params, explain_shapes, in_precision_of
+from natkal.engine.control import Seen, StepControl, step_control
 from natkal.engine.fisher import Fisher, exact
 from natkal.engine.prior import check_prior, make_prior
-from natkal.engine.rates import Rates, fading
-from natkal.families.base import Family
+from natkal.engine.rates import Rate, Rates, fading
+from natkal.engine.robust import Robust, surprise
+from natkal.engine.state import LearnerState, Prediction, StepInfo, make_prediction
 from natkal.families.checks import is_concrete
 from natkal.models import Linearization, Model, ravel
-from natkal.typing import Array, Float, Params
+from natkal.typing import Array, Bool, Float, Params
 
 
-class LearnerState(NamedTuple):
-    """All a learner knows. `prior_params` is the prior's centre where the prior is kept, None elsewhere."""
+class Look(NamedTuple):
+    """One observation, looked at from one linearisation point."""
 
-    params: Params
-    curvature: Any
-    carry: Any
-    steps: Counter
-    key: Array
-    prior_params: Params | None
-
-
-class Prediction(NamedTuple):
-    """What is expected of y before it is seen.
-
-    `natural` and `mean` are the plug-in law's parameters. `natural_cov` is the covariance of the natural parameters
-    that comes from not knowing theta, and `total_cov` that of T(y) from both sources, the law's own noise and theta.
-    """
-
-    natural: Float[Array, " k"]
-    mean: Float[Array, " k"]
-    natural_cov: Float[Array, "k k"]
-    total_cov: Float[Array, "k k"]
-
-
-class StepInfo(NamedTuple):
-    """What one observation told: its log-probability before learning from it, and the prediction made for it."""
-
+    around: Linearization
+    seen: Seen
     log_prob: Float[Array, ""]
-    prediction: Prediction
+    observed: Bool[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,10 +42,14 @@ class Learner:
     rates: Rates
     fisher: Fisher
     prior_weight: ArrayLike | None
+    control: StepControl
+    robust: Robust | None
 
     def init(self, params: Params, key: Array | None = None) -> LearnerState:
         """The state before any observation, centred on `params`; `key` seeds a sampled Fisher matrix."""
         check_params(self.model, params)
+        params = jax.tree.map(jnp.asarray, params)
+        self.rates.check_precision(ravel(params).dtype)
         prior = make_prior(
             self.model,
             params,
@@ -73,12 +57,12 @@ class Learner:
             scale=self.rates.initial_scale(self.prior_weight),
             kept=self.prior_weight is not None,
         )
-        params = jax.tree.map(jnp.asarray, params)
         return LearnerState(
             params=params,
             curvature=self.curvature.init(prior),
             carry=self.model.init_carry(),
             steps=counter.zero(),
+            outliers=jnp.zeros((), jnp.int32),
             key=jax.random.key(0) if key is None else key,
             prior_params=None if self.prior_weight is None else params,
         )
@@ -90,7 +74,7 @@ class Learner:
             return self._predict(state, inputs)
 
     def step(self, state: LearnerState, inputs: Any, target: Any) -> tuple[LearnerState, StepInfo]:
-        """Predict, observe, learn: the state after one observation and what it told."""
+        """Predict, observe, learn: the state after one observation and what it told. A NaN target is only predicted."""
         check_observation(self.model, inputs, target)
         with explain_shapes(self.model, state.params, state.carry, inputs):
             return self._step(state, inputs, target)
@@ -98,6 +82,11 @@ class Learner:
     def covariance(self, state: LearnerState) -> Float[Array, "p p"]:
         """The posterior covariance P of the flat parameters, in full."""
         return self.curvature.to_dense(state.curvature)
+
+    @functools.cached_property
+    def textbook(self) -> "Learner":
+        """The same learner without step control or down-weighting: the paper to the letter."""
+        return dataclasses.replace(self, control=step_control(cap=None), robust=None)
 
     @functools.cached_property
     def _predict(self):
@@ -110,79 +99,112 @@ class Learner:
     def predict_unchecked(self, state: LearnerState, inputs: Any) -> Prediction:
         """`predict` on values already checked, for use inside other transformations."""
         with jax.default_matmul_precision("highest"):
-            around = self.model.linearize(state.params, state.carry, inputs)
+            around = self.model.linearize(state.params, state.carry, in_precision_of(state.params, inputs))
             gram = self.curvature.quadratic(state.curvature, _jacobian(around))
-            return _prediction(self.model.outputs, around.raw, gram)
+            return make_prediction(self.model.outputs, around.raw, gram)
 
     def step_unchecked(
         self, state: LearnerState, inputs: Any, target: Any, at: Params | None = None
     ) -> tuple[LearnerState, StepInfo]:
         """`step` on values already checked, for use inside other transformations.
 
-        `at` is where to linearise, `state.params` unless given. The observation's log-likelihood is then the quadratic
-        `e' x - x' C C' x / 2` in the raw output's displacement x = A (theta - at), whatever theta is now.
+        `at` is where to linearise, `state.params` unless given; the prior stays where it is.
         """
+        inputs, target = in_precision_of(state.params, (inputs, jnp.asarray(target)))
         with jax.default_matmul_precision("highest"):
-            return self._learn(state, inputs, jnp.asarray(target), at)
+            if self.control.relinearize and at is None:
+                at = self._relinearized(state, inputs, target)
+            return self._learn(state, inputs, target, at)
 
     def _learn(
         self, state: LearnerState, inputs: Any, target: Array, at: Params | None
     ) -> tuple[LearnerState, StepInfo]:
+        next_key, draw_key = jax.random.split(state.key)
+        look = self._look(state, inputs, target, at, draw_key)
+        steps = counter.increment(state.steps)
+        rate = self._rate(counter.value(steps, look.log_prob.dtype), look.observed)
+        weight, outliers = self._weigh(state, look.seen, rate)
+        update = self._update(state, look, target, rate, weight)
+
+        learned = LearnerState(
+            params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
+            curvature=update.state,
+            carry=self.model.correct(look.around.carry, update.step),
+            steps=jax.tree.map(lambda new, old: jnp.where(look.observed, new, old), steps, state.steps),
+            outliers=outliers,
+            key=state.key,
+            prior_params=state.prior_params,
+        )
+        # One bad value never poisons the state: a step that is not finite is not taken.
+        finite = jnp.isfinite(jnp.sum(update.step)) & jnp.all(jnp.isfinite(update.gram)) & jnp.isfinite(look.log_prob)
+        kept = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old), learned._replace(key=()), state._replace(key=())
+        )
+        info = StepInfo(
+            log_prob=look.log_prob,
+            prediction=make_prediction(self.model.outputs, look.around.raw, update.gram),
+            observed=look.observed,
+            accepted=finite,
+            weight=weight,
+        )
+        return kept._replace(key=next_key), info
+
+    def _look(self, state: LearnerState, inputs: Any, target: Array, at: Params | None, key: Array) -> Look:
+        """The observation's quadratic around `at`, seen from `state.params`."""
         outputs = self.model.outputs
         around = self.model.linearize(state.params if at is None else at, state.carry, inputs)
-        jacobian = _jacobian(around)
-        steps = counter.increment(state.steps)
-        rate = self.rates.at(counter.value(steps, around.raw.dtype), prior_kept=self.prior_weight is not None)
-
-        next_key, draw_key = jax.random.split(state.key)
-        score = outputs.score(around.raw, target)
-        factor = self.fisher.factor(outputs, around.raw, score, draw_key)
+        rows = _jacobian(around)
+        observed = outputs.observe(around.raw, target)
+        factor = self.fisher.factor(outputs, around.raw, observed, key)
+        score = observed.score
         if at is not None:
-            score = score - factor @ (factor.T @ (jacobian @ (ravel(state.params) - ravel(at))))
+            score = score - factor @ (factor.T @ (rows @ (ravel(state.params) - ravel(at))))
+        seen = Seen(rows=rows, factor=factor, score=score, curved=outputs.curved(around.raw))
+        return Look(around=around, seen=seen, log_prob=observed.log_prob, observed=jnp.any(observed.present))
 
+    def _rate(self, count: Float[Array, ""], observed: Bool[Array, ""]) -> Rate:
+        """Nothing is forgotten where nothing is observed."""
+        rate = self.rates.at(count, prior_kept=self.prior_weight is not None)
+        return Rate(keep=jnp.where(observed, rate.keep, 1.0), weight=rate.weight)
+
+    def _weigh(self, state: LearnerState, seen: Seen, rate: Rate) -> tuple[Array, Array]:
+        if self.robust is None:
+            return jnp.ones_like(rate.keep), state.outliers
+        gram = self.curvature.quadratic(state.curvature, seen.rows) / rate.keep
+        return self.robust.weigh(surprise(seen.score, seen.factor, gram), state.outliers)
+
+    def _update(self, state: LearnerState, look: Look, target: Array, rate: Rate, weight: Array) -> Update:
         restore, offset = None, None
         if self.prior_weight is not None:
             # Prop. 4: what forgetting takes from n ln(prior) is given back at once.
             restore = (1 - rate.keep) * self.prior_weight
             offset = ravel(state.params) - ravel(state.prior_params)
-        update = self.curvature.update(
-            state.curvature,
-            jacobian,
-            lambda gram: Response(factor=jnp.sqrt(rate.weight) * factor, push=score),
-            keep=rate.keep,
-            restore=restore,
-            offset=offset,
+
+        def respond(gram: Float[Array, "k k"]) -> Response:
+            answer = self.control.respond(look.seen, gram, self.model.outputs, look.around.raw, target)
+            return Response(factor=jnp.sqrt(rate.weight * weight) * answer.factor, push=weight * answer.push)
+
+        return self.curvature.update(
+            state.curvature, look.seen.rows, respond, keep=rate.keep, restore=restore, offset=offset
         )
-        new_state = LearnerState(
-            params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
-            curvature=update.state,
-            carry=self.model.correct(around.carry, update.step),
-            steps=steps,
-            key=next_key,
-            prior_params=state.prior_params,
-        )
-        info = StepInfo(
-            log_prob=outputs.log_prob(outputs.link(around.raw), target),
-            prediction=_prediction(outputs, around.raw, update.gram),
-        )
-        return new_state, info
+
+    def _relinearized(self, state: LearnerState, inputs: Any, target: Array) -> Params:
+        """The iterated filter: where to linearise next is where the last linearisation led, from the same prior."""
+        _, draw_key = jax.random.split(state.key)
+        count = counter.value(counter.increment(state.steps), ravel(state.params).dtype)
+
+        def again(iteration: Array, at: Params) -> Params:
+            look = self._look(state, inputs, target, at, draw_key)
+            rate = self._rate(count, look.observed)
+            weight = self._weigh(state, look.seen, rate)[0]
+            update = self._update(state, look, target, rate, weight)
+            return jax.tree.map(jnp.add, state.params, self.model.unravel(update.step))
+
+        return jax.lax.fori_loop(0, self.control.relinearize, again, state.params)
 
 
 def _jacobian(around: Linearization) -> Float[Array, "k p"]:
     return around.pullback(jnp.eye(len(around.raw), dtype=around.raw.dtype))
-
-
-def _prediction(outputs: Family, raw: Float[Array, " k"], raw_cov: Float[Array, "k k"]) -> Prediction:
-    natural, push = jax.linearize(outputs.link, raw)
-    link_jacobian = jax.vmap(push, out_axes=1)(jnp.eye(len(raw), dtype=raw.dtype))
-    natural_cov = link_jacobian @ raw_cov @ link_jacobian.T
-    noise_cov = outputs.cov(natural)
-    return Prediction(
-        natural=natural,
-        mean=outputs.mean(natural),
-        natural_cov=natural_cov,
-        total_cov=noise_cov + noise_cov @ natural_cov @ noise_cov,
-    )
 
 
 def online(
@@ -193,32 +215,32 @@ def online(
     rates: Rates | None = None,
     fisher: Fisher | None = None,
     prior_weight: ArrayLike | None = None,
+    step: StepControl | None = None,
+    robust: Robust | None = None,
 ) -> Learner:
     """An online learner: the extended Kalman filter on the parameters, which is an online natural gradient (Thm 2).
 
-        `prior_cov` is the covariance of theta before any data: a number, variances (a pytree like the parameters, or a
-        vector), a matrix, or None (no knowledge; only curvatures that can start so). `rates` says how memory fades; the
-        default never forgets. `prior_weight` keeps the prior at the weight of that many observations however much is
-        forgotten (Prop. 4).
+    `prior_cov` is the covariance of theta before any data: a number, variances (a pytree like the parameters, or a
+    vector), a matrix, or None (no knowledge; only curvatures that can start so). `rates` says how memory fades; the
+    default never forgets. `prior_weight` keeps the prior at the weight of that many observations however much is
+    forgotten (Prop. 4). `step` bounds how far one observation may move its own prediction: `step_control()` unless
+    given, `step_control(cap=None)` for the paper to the letter. `robust` down-weights outliers; off unless given.
 
-        >>> import jax.numpy as jnp
-    from jax.typing import ArrayLike
-        >>> import natkal as nk
-        >>> model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
-        >>> learner = nk.online(model, prior_cov=1.0)
-        >>> state, info = nk.run(learner, learner.init(jnp.zeros(())), jnp.ones(3), jnp.ones(3))
-        >>> round(float(state.params), 6)  # the posterior mean after three ones and a unit prior at 0
-        0.75
+    >>> import jax.numpy as jnp
+    >>> import natkal as nk
+    >>> model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
+    >>> learner = nk.online(model, prior_cov=1.0)
+    >>> state, info = nk.run(learner, learner.init(jnp.zeros(())), jnp.ones(3), jnp.ones(3))
+    >>> round(float(state.params), 6)  # the posterior mean after three ones and a unit prior at 0
+    0.75
     """
     rates = fading(0.0) if rates is None else rates
     check_prior(model, prior_cov)
     if prior_weight is not None:
-        if is_concrete(prior_weight) and not prior_weight > 0:
+        if is_concrete(prior_weight) and not np.asarray(prior_weight) > 0:
             raise ValueError(f"prior_weight: must be positive, got {prior_weight}")
         if not rates.is_kalman:
-            raise ValueError(
-                "prior_weight: Prop. 4 needs fisher_decay equal to the learning rate; leave fisher_decay out"
-            )
+            raise ValueError("prior_weight: Prop. 4 needs fisher_decay equal to the learning rate; leave it out")
     return Learner(
         model=model,
         prior_cov=prior_cov,
@@ -226,4 +248,6 @@ def online(
         rates=rates,
         fisher=exact() if fisher is None else fisher,
         prior_weight=prior_weight,
+        control=step_control() if step is None else step,
+        robust=robust,
     )

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from natkal.families.checks import is_concrete
 from natkal.typing import Array, Float
@@ -38,6 +38,10 @@ class Rates(Protocol):
         """P_0 = scale * prior_cov."""
         ...
 
+    def check_precision(self, dtype: DTypeLike) -> None:
+        """Refuse a rate too small to have any effect in this precision."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fading:
@@ -52,7 +56,16 @@ class Fading:
 
     def initial_scale(self, prior_weight: ArrayLike | None) -> ArrayLike:
         """With a kept prior the filter starts from `n ln pi` alone (L_0 = 0 in Prop. 4), so P_0 = Sigma_0 / n."""
-        return 1.0 if prior_weight is None else 1 / prior_weight
+        return 1.0 if prior_weight is None else 1 / jnp.asarray(prior_weight)
+
+    def check_precision(self, dtype: DTypeLike) -> None:
+        """1 - lambda must differ from 1."""
+        amount = self.amount(jnp.ones(()))
+        if is_concrete(amount) and amount != 0 and np.asarray(1 - np.asarray(amount, float), dtype) == 1:
+            raise ValueError(
+                f"fading: {float(np.asarray(amount))} has no effect in {np.dtype(dtype)}, as 1 - fading rounds to 1; "
+                "use a larger one (float32 tells 1e-7 from 0), or float64 parameters"
+            )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,6 +74,7 @@ class LearningRate:
 
     rate: Schedule
     decay: Schedule | None
+    constant: bool
 
     @property
     def is_kalman(self) -> bool:
@@ -81,8 +95,13 @@ class LearningRate:
         """Prop. 4: P_0 = eta_1 / (1 + n eta_1) Sigma_0; without a kept prior prior_cov is P_0 itself."""
         if prior_weight is None:
             return 1.0
-        first = self.rate(jnp.ones(()))
+        first = jnp.asarray(self.rate(jnp.ones(())))
         return first / (1 + prior_weight * first)
+
+    def check_precision(self, dtype: DTypeLike) -> None:
+        """A constant eta is a fading of eta."""
+        if self.constant:
+            Fading(amount=self.rate).check_precision(dtype)
 
 
 def fading(amount: ArrayLike | Schedule = 0.0) -> Fading:
@@ -106,7 +125,11 @@ def learning_rate(rate: ArrayLike | Schedule, fisher_decay: ArrayLike | Schedule
     _check("learning_rate", rate, low=0.0, low_allowed=False, high_allowed=True, interval="(0, 1]")
     if fisher_decay is not None:
         _check("fisher_decay", fisher_decay, low=0.0, low_allowed=False, high_allowed=True, interval="(0, 1]")
-    return LearningRate(rate=_schedule(rate), decay=None if fisher_decay is None else _schedule(fisher_decay))
+    return LearningRate(
+        rate=_schedule(rate),
+        decay=None if fisher_decay is None else _schedule(fisher_decay),
+        constant=not callable(rate),
+    )
 
 
 def _schedule(value: ArrayLike | Schedule) -> Schedule:

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from natkal.engine.checks import check_stream
-from natkal.engine.learner import Learner, LearnerState
-from natkal.typing import Params
+from natkal.engine.learner import Learner
+from natkal.engine.state import LearnerState
+from natkal.typing import Array, Params
 
 
 def refine(learner: Learner, params: Params, inputs: Any, targets: Any, *, passes: int = 10) -> LearnerState:
@@ -19,12 +20,14 @@ def refine(learner: Learner, params: Params, inputs: Any, targets: Any, *, passe
     generalised linear model, iteratively reweighted least squares.
     """
     check_stream(learner.model, inputs, targets)
-    return _passes(learner, passes, learner.init(params), jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets))
+    return _passes(
+        learner.textbook, passes, learner.init(params), jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets)
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _passes(learner: Learner, passes: int, start: LearnerState, inputs: Any, targets: Any) -> LearnerState:
-    def one_pass(index: int, previous: LearnerState) -> LearnerState:
+    def one_pass(index: Array, previous: LearnerState) -> LearnerState:
         def observe(state: LearnerState, row: Any) -> tuple[LearnerState, None]:
             return learner.step_unchecked(state, *row, at=previous.params)[0], None
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from natkal.engine.checks import check_stream, explain_shapes
-from natkal.engine.learner import Learner, LearnerState, StepInfo
+from natkal.engine.learner import Learner
+from natkal.engine.state import LearnerState, StepInfo
 
 
 def run(learner: Learner, state: LearnerState, inputs: Any, targets: Any) -> tuple[LearnerState, StepInfo]:

@@ -1,17 +1,27 @@
 """What an observation is: the interface every exponential family answers (Appendix of the paper)."""
 
 import abc
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from natkal.typing import Array, Float, Num
+from natkal.typing import Array, Bool, Float, Num
 
 Natural = Float[Array, " k"]
 Raw = Float[Array, " raw"]
 Event = Num[Array, "..."]
+
+
+class Observed(NamedTuple):
+    """What one observation says about the raw output; where it is silent, score and root are zero."""
+
+    score: Raw
+    root: Float[Array, "raw r"]
+    log_prob: Float[Array, ""]
+    present: Bool[Array, " raw"]
 
 
 class Family(abc.ABC):
@@ -114,11 +124,29 @@ class Family(abc.ABC):
         natural, pullback = jax.vjp(self.link, raw)
         return jax.vmap(lambda column: pullback(column)[0], in_axes=1, out_axes=1)(self.noise_root(natural))
 
+    def observe(self, raw: Raw, y: Event) -> Observed:
+        """Score, root and log p of the observed part of y: a NaN is a missing value, and says nothing."""
+        known = ~jnp.any(jnp.isnan(as_float(y, raw.dtype)))
+        return Observed(
+            score=jnp.where(known, self.score(raw, y), 0.0),
+            root=jnp.where(known, self.root(raw), 0.0),
+            log_prob=jnp.where(known, self.log_prob(self.link(raw), y), 0.0),
+            present=jnp.full(raw.shape, known),
+        )
+
+    def curved(self, raw: Raw) -> Bool[Array, " raw"]:
+        """The raw coordinates in which log p is not quadratic, so that a long step along them cannot be trusted."""
+        return jnp.ones(raw.shape, bool)
+
     # -- what front ends ask before anything reaches the device ----------------------------------------------------
 
     def in_domain(self, targets: np.ndarray) -> np.ndarray:
         """For targets of shape (n, *event_shape), which of the n are possible values of y."""
         return np.all(np.isfinite(targets).reshape(len(targets), -1), axis=1)
+
+    def possible(self, targets: np.ndarray) -> np.ndarray:
+        """Which of the n targets may be learned from: those in the domain, and those with a missing value (NaN)."""
+        return self.in_domain(targets) | np.any(np.isnan(targets).reshape(len(targets), -1), axis=1)
 
     def check_targets(self, targets: np.ndarray, first_row: int = 0) -> None:
         """Raise a `ValueError` that names the first target this family cannot produce."""
@@ -128,7 +156,7 @@ class Family(abc.ABC):
             raise ValueError(f"targets: {self} needs an array of shape ({expected}), got {targets.shape}")
         if not (jnp.issubdtype(targets.dtype, jnp.number) or targets.dtype == bool):
             raise ValueError(f"targets: {self} needs numbers, got dtype {targets.dtype}")
-        good = self.in_domain(targets)
+        good = self.possible(targets)
         if not good.all():
             row = int(np.argmin(good))
             raise ValueError(f"target {targets[row]} is outside {self.domain} of {self} (row {first_row + row})")

@@ -193,9 +193,10 @@ class Multinomial(Softmax):
         return gammaln(jnp.full((), self.n + 1, counts.dtype)) - jnp.sum(gammaln(counts + 1))
 
     def sample(self, key: Array, natural: Natural) -> Event:
-        """Draw k counts."""
-        probs = jax.nn.softmax(self._logits(natural))
-        return jax.random.multinomial(key, jnp.full((), self.n, probs.dtype), probs, dtype=probs.dtype).astype(int)
+        """Draw n labels, by inverting the distribution function, and count them."""
+        below = jnp.cumsum(jax.nn.softmax(self._logits(natural)))[:-1]
+        labels = jnp.searchsorted(below, jax.random.uniform(key, (self.n,), natural.dtype), side="right")
+        return jnp.bincount(labels, length=self.k).astype(int)
 
     def in_domain(self, targets: np.ndarray) -> np.ndarray:
         """Whole numbers, at least 0, that sum to n."""

@@ -2,10 +2,11 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 
 from natkal.families.base import Event, Family, Natural, Raw
-from natkal.typing import Array, Float
+from natkal.typing import Array, Bool, Float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,6 +72,10 @@ class _NaturalCoordinates(Family):
 
     def root(self, raw: Raw) -> Float[Array, "raw r"]:
         return self.family.noise_root(raw)
+
+    def curved(self, raw: Raw) -> Bool[Array, " raw"]:
+        # Quadratic in all of raw, through a linear link, is quadratic in natural.
+        return jnp.broadcast_to(jnp.any(self.family.curved(raw)), raw.shape)
 
     def in_domain(self, targets: np.ndarray) -> np.ndarray:
         return self.family.in_domain(targets)

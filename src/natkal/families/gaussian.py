@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from natkal.families.base import Event, Family, Natural, Raw, as_float
+from natkal.families.base import Event, Family, Natural, Observed, Raw, as_float
 from natkal.families.checks import is_concrete
-from natkal.typing import Array, Float
+from natkal.typing import Array, Bool, Float
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -104,6 +104,31 @@ class Gaussian(Family):
         """L^-T, a root of the Fisher matrix cov^-1."""
         return _solve_transposed(self._factor(raw.dtype), jnp.eye(self.dim, dtype=raw.dtype))
 
+    def observe(self, raw: Raw, y: Event) -> Observed:
+        """Exact for a vector with missing entries: N(m, cov) restricted to the entries that are there."""
+        if self.event_shape == ():
+            return super().observe(raw, y)
+        value = as_float(y, raw.dtype)
+        present = ~jnp.isnan(value)
+        # Missing entries become independent and free of error: they then add nothing to score, root or log p.
+        both = present[:, None] & present[None, :]
+        marginal = Gaussian(jnp.where(both, self.cov(raw), jnp.eye(self.dim, dtype=raw.dtype)))
+        residual = jnp.where(present, value - raw, 0.0)
+        return Observed(
+            score=marginal.natural(residual),
+            root=jnp.where(present[:, None], marginal.root(raw), 0.0),
+            log_prob=marginal._log_density(residual) + 0.5 * LOG_2PI * jnp.sum(~present),
+            present=present,
+        )
+
+    def curved(self, raw: Raw) -> Bool[Array, " raw"]:
+        """Nowhere: log p is quadratic in the mean."""
+        return jnp.zeros(raw.shape, bool)
+
+    def possible(self, targets: np.ndarray) -> np.ndarray:
+        """Finite or missing, entry by entry."""
+        return self.in_domain(np.where(np.isnan(targets), 0.0, targets))
+
     def _factor(self, dtype: DTypeLike) -> Float[Array, "k k"]:
         cov = as_float(self.noise_cov, dtype)
         return jnp.linalg.cholesky(cov) if cov.ndim == 2 else jnp.reshape(jnp.sqrt(cov), (1, 1))
@@ -197,6 +222,10 @@ class GaussianUnknownVariance(Family):
         """diag(1 / sqrt(v), 1 / sqrt(2))."""
         inverse_root = jnp.exp(-0.5 * raw[1])
         return jnp.diag(jnp.stack([inverse_root, jnp.full_like(inverse_root, np.sqrt(0.5))]))
+
+    def curved(self, raw: Raw) -> Bool[Array, " raw"]:
+        """In log v; log p is quadratic in m."""
+        return jnp.array([False, True])
 
     def _location_variance(self, natural: Natural) -> tuple[Float[Array, ""], Float[Array, ""]]:
         variance = -0.5 / natural[1]

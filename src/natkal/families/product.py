@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import block_diag
 
-from natkal.families.base import Event, Family, Natural, Raw, as_float
-from natkal.typing import Array, Float
+from natkal.families.base import Event, Family, Natural, Observed, Raw, as_float
+from natkal.typing import Array, Bool, Float
 
 
 @dataclasses.dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -127,24 +127,46 @@ class Product(Family):
         parts = zip(self.families, self._raws(raw), strict=True)
         return block_diag(*[family.root(part) for family, part in parts])
 
+    def observe(self, raw: Raw, y: Event) -> Observed:
+        """Part by part: a missing part leaves the others as they are."""
+        parts = zip(self.families, self._raws(raw), self._events(y), strict=True)
+        observed = [family.observe(part, event) for family, part, event in parts]
+        return Observed(
+            score=jnp.concatenate([part.score for part in observed]),
+            root=block_diag(*[part.root for part in observed]),
+            log_prob=sum((part.log_prob for part in observed), jnp.zeros((), raw.dtype)),
+            present=jnp.concatenate([part.present for part in observed]),
+        )
+
+    def curved(self, raw: Raw) -> Bool[Array, " raw"]:
+        """Part by part."""
+        parts = zip(self.families, self._raws(raw), strict=True)
+        return jnp.concatenate([family.curved(part) for family, part in parts])
+
     def in_domain(self, targets: np.ndarray) -> np.ndarray:
         """Every part in its own domain."""
+        return np.all([family.in_domain(part) for family, part in self._columns(targets)], axis=0)
+
+    def possible(self, targets: np.ndarray) -> np.ndarray:
+        """Every part possible or missing on its own."""
+        return np.all([family.possible(part) for family, part in self._columns(targets)], axis=0)
+
+    def _columns(self, targets: np.ndarray) -> list[tuple[Family, np.ndarray]]:
         columns = np.split(targets, np.cumsum(self._event_sizes())[:-1], axis=1)
         parts = zip(self.families, columns, strict=True)
-        good = [family.in_domain(column.reshape(len(targets), *family.event_shape)) for family, column in parts]
-        return np.all(good, axis=0)
+        return [(family, column.reshape(len(targets), *family.event_shape)) for family, column in parts]
 
     def _event_sizes(self) -> list[int]:
         return [int(np.prod(family.event_shape)) for family in self.families]
 
-    def _events(self, y: Event) -> list[Event]:
+    def _events(self, y: Event) -> list[Array]:
         pieces = _split(jnp.asarray(y), self._event_sizes(), "y")
         return [piece.reshape(family.event_shape) for piece, family in zip(pieces, self.families, strict=True)]
 
-    def _naturals(self, natural: Natural) -> list[Natural]:
+    def _naturals(self, natural: Natural) -> list[Array]:
         return _split(natural, [family.dim for family in self.families], "natural")
 
-    def _raws(self, raw: Raw) -> list[Raw]:
+    def _raws(self, raw: Raw) -> list[Array]:
         return _split(raw, [family.raw_dim for family in self.families], "raw")
 
 

@@ -1,0 +1,44 @@
+"""What a person sees: the command `natkal`. JAX is imported inside the commands, so that `--help` is immediate."""
+
+from typing import Annotated
+
+import typer
+
+import natkal
+from natkal.cli.learn import learn
+from natkal.cli.verify import verify
+
+app = typer.Typer(
+    name="natkal",
+    help="Learning from a stream, one observation at a time: online natural gradient as a Kalman filter.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+app.command()(learn)
+app.command()(verify)
+
+
+def _show_version(wanted: bool) -> bool:
+    if wanted:
+        typer.echo(f"natkal {natkal.__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+__all__ = ["app", "main"]

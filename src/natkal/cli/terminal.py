@@ -1,0 +1,63 @@
+"""Where commands write: results on standard output, progress and complaints on standard error."""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+class Report(Protocol):
+    """Tells the person watching how many units are done, and anything worth knowing by now."""
+
+    def __call__(self, done: int, note: str) -> None:
+        """Say that `done` units in all are finished."""
+        ...
+
+
+@contextmanager
+def progress(total: int, unit: str, *, quiet: bool = False) -> Iterator[Report]:
+    """A bar on a terminal, about ten plain lines elsewhere, nothing when `quiet`."""
+    if quiet:
+        yield lambda done, note: None
+    elif err.is_terminal:
+        columns = (
+            SpinnerColumn(),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(unit),
+            TextColumn("{task.description}"),
+        )
+        with Progress(*columns, console=err, transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda done, note: bar.update(task, completed=done, description=note)
+    else:
+        printed = 0
+
+        def line(done: int, note: str) -> None:
+            nonlocal printed
+            if done * 10 // total > printed:
+                printed = done * 10 // total
+                err.print(f"{done:,} of {total:,} {unit}  {note}".rstrip(), soft_wrap=True)
+
+        yield line
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """One JSON object on standard output; a number that is not finite is null."""
+    typer.echo(json.dumps(_finite(result), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
