@@ -13,11 +13,13 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.curvature import dense as dense
     from natkal.curvature import diagonal as diagonal
     from natkal.curvature import frozen as frozen
+    from natkal.curvature import information as information
     from natkal.curvature import kronecker as kronecker
     from natkal.curvature import last_layer as last_layer
     from natkal.curvature import low_rank as low_rank
     from natkal.curvature import mixed as mixed
     from natkal.curvature import quasi_diagonal as quasi_diagonal
+    from natkal.curvature import square_root as square_root
     from natkal.engine import Learner as Learner
     from natkal.engine import Prediction as Prediction
     from natkal.engine import StepInfo as StepInfo
@@ -30,7 +32,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import robust as robust
     from natkal.engine import run as run
     from natkal.engine import sampled as sampled
+    from natkal.engine import state_filter as state_filter
     from natkal.engine import step_control as step_control
+    from natkal.engine import switch as switch
     from natkal.models import mlp_apply as mlp_apply
     from natkal.models import mlp_params as mlp_params
     from natkal.models import static_model as static_model
@@ -44,11 +48,13 @@ _HOME = {
     "dense": "natkal.curvature",
     "diagonal": "natkal.curvature",
     "frozen": "natkal.curvature",
+    "information": "natkal.curvature",
     "kronecker": "natkal.curvature",
     "last_layer": "natkal.curvature",
     "low_rank": "natkal.curvature",
     "mixed": "natkal.curvature",
     "quasi_diagonal": "natkal.curvature",
+    "square_root": "natkal.curvature",
     "Learner": "natkal.engine",
     "Prediction": "natkal.engine",
     "StepInfo": "natkal.engine",
@@ -61,7 +67,9 @@ _HOME = {
     "robust": "natkal.engine",
     "run": "natkal.engine",
     "sampled": "natkal.engine",
+    "state_filter": "natkal.engine",
     "step_control": "natkal.engine",
+    "switch": "natkal.engine",
     "mlp_apply": "natkal.models",
     "mlp_params": "natkal.models",
     "static_model": "natkal.models",

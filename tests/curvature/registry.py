@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import pytest
 
 import natkal as nk
 from natkal.curvature import Curvature
@@ -134,15 +135,20 @@ class Entry(NamedTuple):
     name: str
     build: Callable[[], Curvature]
     reference: Callable[[np.ndarray], Reference]
+    float64: bool = False
 
 
-def projected(project: Callable[[np.ndarray], np.ndarray], *, covariance: bool = False) -> Callable[[np.ndarray], Reference]:
+def projected(
+    project: Callable[[np.ndarray], np.ndarray], *, covariance: bool = False
+) -> Callable[[np.ndarray], Reference]:
     return lambda prior_cov: Projected(prior_cov, project, covariance=covariance)
 
 
 DIAGONAL = block_diagonal([[index] for index in range(P)])
 REGISTRY = [
     Entry("dense", lambda: nk.dense(prior_directions=P), projected(lambda matrix: matrix)),
+    Entry("square root", lambda: nk.square_root(prior_directions=P), projected(lambda matrix: matrix)),
+    Entry("information", nk.information, projected(lambda matrix: matrix), float64=True),
     Entry("diagonal", lambda: nk.diagonal(), projected(DIAGONAL)),
     Entry("diagonal decoupled", lambda: nk.diagonal(decoupled=True), projected(DIAGONAL, covariance=True)),
     Entry("blocks by neuron", lambda: nk.blocks(by="neuron"), projected(block_diagonal(NEURONS))),
@@ -167,3 +173,13 @@ REGISTRY = [
         projected(mixed),
     ),
 ]
+
+
+def entries(*, float32: bool = False) -> list:
+    """The registry as pytest parameters; those that need float64 are left out of the float32 pass, or of all."""
+    marks = {True: [pytest.mark.float64], False: []}
+    return [
+        pytest.param(entry, id=entry.name, marks=marks[entry.float64])
+        for entry in REGISTRY
+        if not (float32 and entry.float64)
+    ]

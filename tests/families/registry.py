@@ -43,7 +43,6 @@ class Case(NamedTuple):
 
 COV = np.array([[2.0, 0.6], [0.6, 0.5]])
 SIGMOID = scipy.special.expit
-NAN = float("nan")
 INF = float("inf")
 
 
@@ -96,7 +95,7 @@ def custom_gaussian() -> Family:
         lambda y: jnp.stack([y, jnp.square(y)]),
         dim=2,
         log_base=lambda y: jnp.full_like(y, -0.5 * np.log(2 * np.pi)),
-        link=GaussianUnknownVariance().link,
+        link=lambda raw: jnp.stack([raw[0], -0.1 - jax.nn.softplus(raw[1])]),
         sample=GaussianUnknownVariance().sample,
         initial_natural=np.array([0.0, -0.5]),
     )
@@ -110,16 +109,16 @@ def simplex(n: int, k: int) -> np.ndarray:
 
 CASES = {
     "gaussian": Case(
-        Gaussian(2.0), [[0.3], [-1.5]], [[300.0]], [NAN, INF],
+        Gaussian(2.0), [[0.3], [-1.5]], [[300.0]], [INF, -INF],
         lambda nu, y: scipy.stats.norm(2 * nu[0], np.sqrt(2)).logpdf(y),
     ),
-    "gaussian-matrix": Case(Gaussian(COV), [[0.3, -1.0], [2.0, 1.0]], [[50.0, -80.0]], [[0.0, NAN]], gaussian),
+    "gaussian-matrix": Case(Gaussian(COV), [[0.3, -1.0], [2.0, 1.0]], [[50.0, -80.0]], [[0.0, INF]], gaussian),
     "gaussian-unknown-variance": Case(
         GaussianUnknownVariance(), [[0.3, -0.5], [-4.0, -2.0]], [[3.0, -50.0], [1e-4, -1e-4]], [INF],
         gaussian_unknown_variance,
     ),
     "bernoulli": Case(
-        Bernoulli(), [[0.3], [-1.5]], [[30.0], [-80.0]], [2, -1, 0.5, NAN],
+        Bernoulli(), [[0.3], [-1.5]], [[30.0], [-80.0]], [2, -1, 0.5, INF],
         lambda nu, y: scipy.special.log_expit(nu[0] if y else -nu[0]), np.arange(2),
     ),
     "binomial": Case(
@@ -128,7 +127,7 @@ CASES = {
         + y * scipy.special.log_expit(nu[0]) + (7 - y) * scipy.special.log_expit(-nu[0]), np.arange(8),
     ),
     "categorical": Case(
-        Categorical(3), [[0.3, -1.0], [-1.5, 0.5]], [[30.0, 0.0], [-40.0, 40.0], [-80.0, -80.0]], [3, -1, 1.5, NAN],
+        Categorical(3), [[0.3, -1.0], [-1.5, 0.5]], [[30.0, 0.0], [-40.0, 40.0], [-80.0, -80.0]], [3, -1, 1.5, INF],
         lambda nu, y: scipy.special.log_softmax(np.append(nu, 0.0))[int(y)], np.arange(3),
     ),
     "categorical-logits": Case(
@@ -148,20 +147,20 @@ CASES = {
         lambda nu, y: scipy.stats.poisson(np.exp(nu[0])).logpmf(y),
     ),
     "negative-binomial": Case(
-        NegativeBinomial(2.5), [[-0.3], [-2.5]], [[-60.0], [-1e-3]], [-1, 0.5, NAN], negative_binomial,
+        NegativeBinomial(2.5), [[-0.3], [-2.5]], [[-60.0], [-1e-3]], [-1, 0.5, INF], negative_binomial,
     ),
     "exponential": Case(
         Exponential(), [[-0.3], [-2.5]], [[-1e8], [-1e-8]], [-1.0, INF],
         lambda nu, y: scipy.stats.expon(scale=-1 / nu[0]).logpdf(y),
     ),
     "gamma": Case(
-        Gamma(3.5), [[-0.3], [-2.5]], [[-1e8], [-1e-8]], [-1.0, 0.0, NAN],
+        Gamma(3.5), [[-0.3], [-2.5]], [[-1e8], [-1e-8]], [-1.0, 0.0, INF],
         lambda nu, y: scipy.stats.gamma(3.5, scale=-1 / nu[0]).logpdf(y),
     ),
     "product": Case(
         Product(Bernoulli(), Gaussian(COV), Categorical(3), Exponential()),
         [[0.3, 1.0, -0.5, 0.3, -1.0, -0.7], [-1.5, 0.2, 2.0, -1.5, 0.5, -2.0]], [[30.0, 10.0, -20.0, -30.0, 0.0, -1e4]],
-        [[2, 0.0, 0.0, 1, 1.0], [1, NAN, 0.0, 1, 1.0], [1, 0.0, 0.0, 3, 1.0], [1, 0.0, 0.0, 1, -1.0]],
+        [[2, 0.0, 0.0, 1, 1.0], [1, INF, 0.0, 1, 1.0], [1, 0.0, 0.0, 3, 1.0], [1, 0.0, 0.0, 1, -1.0]],
         product,
     ),
     "natural-coordinates": Case(
@@ -169,10 +168,10 @@ CASES = {
         lambda nu, y: scipy.stats.gamma(3.5, scale=-1 / nu[0]).logpdf(y),
     ),
     "custom-geometric": Case(
-        custom_geometric(), [[-0.3], [-2.5]], [[-20.0], [-1e-2]], [-1, NAN],
+        custom_geometric(), [[-0.3], [-2.5]], [[-20.0], [-1e-2]], [-1, INF],
         lambda nu, y: scipy.stats.geom(-np.expm1(nu[0]), loc=-1).logpmf(y),
     ),
     "custom-gaussian": Case(
-        custom_gaussian(), [[0.3, -0.5], [-4.0, -2.0]], [], [NAN], gaussian_unknown_variance,
+        custom_gaussian(), [[0.3, -0.5], [-4.0, -2.0]], [], [INF], gaussian_unknown_variance,
     ),
 }  # fmt: skip

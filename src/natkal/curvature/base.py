@@ -1,5 +1,6 @@
 """The seam between what is observed and what is known: rows in, a step out."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,6 +18,11 @@ class Prior(NamedTuple):
     cov: Float[Array, " p"] | Float[Array, "p p"] | None
     kept: Float[Array, " p"] | Float[Array, "p p"] | None
     layout: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def size(self) -> int:
+        """How many parameters there are (p)."""
+        return sum(math.prod(shape) for _, shape in self.layout)
 
 
 class Response(NamedTuple):

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from natkal.curvature import prior as kept_prior
 from natkal.curvature.base import Prior, Response, Update
-from natkal.curvature.innovation import correction
-from natkal.curvature.prior import KeptPrior
+from natkal.curvature.innovation import attenuated, correction
+from natkal.curvature.prior import KeptPrior, keep_prior, renew, respond_with_prior, with_prior_rows
 from natkal.typing import Array, Float
 
 
@@ -32,7 +31,7 @@ class Dense:
         if prior.cov is None:
             raise ValueError("prior_cov: dense curvature needs a prior covariance, got None (a diffuse start)")
         cov = jnp.diag(prior.cov) if prior.cov.ndim == 1 else prior.cov
-        return DenseState(cov=cov, prior=kept_prior.init(prior))
+        return DenseState(cov=cov, prior=keep_prior(prior))
 
     def update(
         self,
@@ -44,34 +43,27 @@ class Dense:
         offset: Float[Array, " p"] | None = None,
     ) -> Update:
         """P <- P/keep - U'U, reading P once for the products with all rows."""
-        if state.prior is None or restore is None or offset is None:
-            images = rows @ state.cov
-            gram = images @ rows.T
-            factor, push = respond(gram / keep)
-            change = correction(gram / keep, factor)
-            return Update(
-                state=DenseState(cov=_downdate(state.cov, images, change, keep), prior=state.prior),
-                step=_step(images, gram, change, push, keep),
-                gram=gram,
-            )
-        # The prior's directions are pseudo-observations of l_i' theta_prior that come just before the real one.
-        renewal = kept_prior.renew(state.prior, keep, restore, min(self.prior_directions, rows.shape[1]))
-        count = len(renewal.weights)
-        stacked = jnp.concatenate([renewal.rows, rows])
+        renewal = renew(state.prior, keep, restore, self.prior_directions)
+        stacked = with_prior_rows(renewal, rows)
         images = stacked @ state.cov
-        gram = images @ stacked.T
-        prior_factor = jnp.eye(len(stacked), count, dtype=gram.dtype) * jnp.sqrt(renewal.weights)[None, :]
-        prior_change = correction(gram / keep, prior_factor) @ gram / keep
-        predicted = gram / keep - prior_change.T @ prior_change
-        factor, push = respond(predicted[count:, count:])
-        data_factor = jnp.concatenate([jnp.zeros((count, factor.shape[1]), gram.dtype), factor])
-        pull = -renewal.weights * (renewal.rows @ offset)
-        change = correction(gram / keep, jnp.concatenate([prior_factor, data_factor], axis=1))
+        before = images @ stacked.T
+        gram = before / keep
+        factor, push = respond_with_prior(renewal, gram, respond, offset)
+        down = correction(gram, factor) @ images / keep
         return Update(
-            state=DenseState(cov=_downdate(state.cov, images, change, keep), prior=renewal.state),
-            step=_step(images, gram, change, jnp.concatenate([pull, push]), keep),
-            gram=gram[count:, count:],
+            state=DenseState(
+                cov=state.cov / keep - down.T @ down, prior=state.prior if renewal is None else renewal.state
+            ),
+            step=attenuated(gram, factor, push) @ images / keep,
+            gram=before[-len(rows) :, -len(rows) :],
         )
+
+    def transition(
+        self, state: DenseState, jacobian: Float[Array, "p p"], noise: Float[Array, "p p"] | None
+    ) -> DenseState:
+        """P <- F P F' + Q   (Def. 5, transition step)."""
+        moved = jacobian @ state.cov @ jacobian.T
+        return DenseState(cov=moved if noise is None else moved + noise, prior=state.prior)
 
     def solve(self, state: DenseState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""
@@ -90,15 +82,10 @@ class Dense:
         return jnp.linalg.cholesky(state.cov) @ jax.random.normal(key, state.cov.shape[:1], state.cov.dtype)
 
 
-def _downdate(cov: Array, images: Array, change: Array, keep: Array) -> Array:
-    """P/keep - U'U with U = change @ images / keep."""
-    scaled = change @ images / keep
-    return cov / keep - scaled.T @ scaled
-
-
-def _step(images: Array, gram: Array, change: Array, push: Array, keep: Array) -> Array:
-    """P_new rows' push = M' (push - change' change G push), with M = images / keep and G = gram / keep."""
-    return (push - change.T @ (change @ (gram @ push / keep))) @ images / keep
+def check_directions(prior_directions: int) -> None:
+    """At least one direction of a kept prior must be renewed per step."""
+    if prior_directions < 1:
+        raise ValueError(f"prior_directions: must be at least 1, got {prior_directions}")
 
 
 def dense(*, prior_directions: int = 8) -> Dense:
@@ -108,6 +95,5 @@ def dense(*, prior_directions: int = 8) -> Dense:
     With at least p of them Prop. 4 is exact, at a cost of p^3; with fewer, a step costs p^2 and the stored precision
     lacks at most a share `1 - (1 - fading)^(p / prior_directions)` of the prior.
     """
-    if prior_directions < 1:
-        raise ValueError(f"prior_directions: must be at least 1, got {prior_directions}")
+    check_directions(prior_directions)
     return Dense(prior_directions=prior_directions)

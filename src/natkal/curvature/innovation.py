@@ -1,4 +1,4 @@
-"""The r x r algebra of one observation: the only matrices that are ever factored."""
+"""The small algebra of one observation, in the m coordinates of its rows: the only matrices that are ever factored."""
 
 import jax
 import jax.numpy as jnp
@@ -23,3 +23,12 @@ def lower_solve(lower: Float[Array, "r r"], right: Float[Array, "r m"]) -> Float
 def correction(gram: Float[Array, "m m"], factor: Float[Array, "m r"]) -> Float[Array, "r m"]:
     """`L^-1 F'` with `L L' = S`: then `P <- P - U'U` for `U = L^-1 F' rows P`."""
     return lower_solve(innovation_root(gram, factor), factor.T)
+
+
+def attenuated(gram: Float[Array, "m m"], factor: Float[Array, "m r"], push: Float[Array, " m"]) -> Float[Array, " m"]:
+    """x = (I + F F' G)^-1 push, so that P_new rows' push = P rows' x.
+
+    Solved for, not written as the difference `push - F S^-1 F' G push`, which cancels where G is large.
+    """
+    system = jnp.eye(len(gram), dtype=gram.dtype) + factor @ (factor.T @ gram)
+    return push / system[0] if system.shape == (1, 1) else jnp.linalg.solve(system, push)

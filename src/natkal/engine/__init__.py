@@ -8,11 +8,14 @@ from natkal.engine.refine import refine
 from natkal.engine.robust import robust
 from natkal.engine.run import run
 from natkal.engine.state import LearnerState, Prediction, StepInfo
+from natkal.engine.state_filter import StateFilter, state_filter
+from natkal.engine.switch import switch
 
 __all__ = [
     "Learner",
     "LearnerState",
     "Prediction",
+    "StateFilter",
     "StepControl",
     "StepInfo",
     "exact",
@@ -24,5 +27,7 @@ __all__ = [
     "robust",
     "run",
     "sampled",
+    "state_filter",
     "step_control",
+    "switch",
 ]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from natkal.curvature import Response, correction
+from natkal.curvature import Response, attenuated
 from natkal.families.base import Event, Family
 from natkal.typing import Array, Bool, Float
 
@@ -61,10 +61,8 @@ def step_control(*, cap: float | None = 3.0, newton: int = 0, relinearize: int =
 
 
 def displacement(answer: Response, gram: Float[Array, "k k"]) -> Float[Array, " k"]:
-    """How far the step will move the raw output: rows P_new rows' push = (G - G C S^-1 C' G) push."""
-    ahead = gram @ answer.push
-    change = correction(gram, answer.factor)
-    return ahead - gram @ (change.T @ (change @ ahead))
+    """How far the step will move the raw output: rows P_new rows' push = G (I + C C' G)^-1 push."""
+    return gram @ attenuated(gram, answer.factor, answer.push)
 
 
 def capped(answer: Response, gram: Float[Array, "k k"], curved: Bool[Array, " k"], cap: float) -> Response:

@@ -139,9 +139,8 @@ class Categorical(Softmax):
         return f"the {self.k} classes 0..{self.k - 1}"
 
     def counts(self, y: Event, dtype: DTypeLike | None = None) -> Float[Array, " k"]:
-        """One-hot."""
-        label = jnp.asarray(y).astype(int)
-        return jax.nn.one_hot(label, self.k, dtype=dtype or as_float(y).dtype)
+        """One-hot; all zeros for a label that is no class, a missing one (NaN) for instance."""
+        return (jnp.asarray(y) == jnp.arange(self.k)).astype(dtype or as_float(y).dtype)
 
     def log_base(self, y: Event) -> Float[Array, ""]:
         """Zero: the uniform measure on the classes."""
