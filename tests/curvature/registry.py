@@ -165,7 +165,7 @@ REGISTRY = [
     ),
     Entry("one block", lambda: nk.blocks(by=lambda path: 0), projected(lambda matrix: matrix)),
     Entry("quasi-diagonal", nk.quasi_diagonal, projected(quasi_diagonal)),
-    Entry("kronecker", lambda: nk.kronecker(refresh=7), projected(kronecker)),
+    Entry("kronecker", lambda: nk.kronecker(), projected(kronecker)),
     Entry("low rank", lambda: nk.low_rank(3), lambda prior_cov: DiagonalPlusLowRank(prior_cov, 3)),
     Entry(
         "mixed",

@@ -7,7 +7,16 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
-from natkal.curvature.projected import Look, Projected, diagonal_of, inner_products, needs_prior, precision
+from natkal.curvature.projected import (
+    Look,
+    Projected,
+    combine,
+    diagonal_of,
+    inner_products,
+    needs_prior,
+    precision,
+    squares,
+)
 from natkal.typing import Array, Float
 
 
@@ -55,7 +64,7 @@ class Diagonal(Projected[DiagonalState]):
         self, state: DiagonalState, rows: Float[Array, "m p"], images: Array, weights: Float[Array, " m"]
     ) -> Float[Array, " p"]:
         """P rows' weights."""
-        return weights @ images
+        return combine(weights, images)
 
     def absorb(
         self,
@@ -67,9 +76,9 @@ class Diagonal(Projected[DiagonalState]):
     ) -> DiagonalState:
         """Lambda_ii + (V V')_ii; or, decoupled, 1 / (P - U'U)_ii."""
         if not self.decoupled:
-            return DiagonalState(precision=state.precision + jnp.sum((factor.T @ rows) ** 2, axis=0), prior=state.prior)
+            return DiagonalState(precision=state.precision + squares(factor, rows), prior=state.prior)
         # 1 / (P - sum u^2) = Lambda / (1 - Lambda sum u^2), with Lambda sum u^2 < 1 in exact arithmetic
-        lost = state.precision * jnp.sum((change @ look.images) ** 2, axis=0)
+        lost = state.precision * squares(change.T, look.images)
         floor = jnp.finfo(lost.dtype).eps
         return DiagonalState(precision=state.precision / jnp.maximum(1 - lost, floor), prior=state.prior)
 

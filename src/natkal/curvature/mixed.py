@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Curvature, Prior, Response, Update
-from natkal.curvature.innovation import correction
+from natkal.curvature.innovation import attenuated
 from natkal.curvature.units import Layout, find_layers, starts
 from natkal.typing import Array, Float
 
@@ -99,8 +99,8 @@ Rule = Callable[[Layout], list[int]]
 class Mixed:
     """Independent parts, each in its own structure; build it with `mixed` or `last_layer`.
 
-    The step is the one of the joint filter: with G = sum_i G_i and w = e - C'C G e (C = `correction(G, F)`), part i must move
-    by P_i rows_i' w. Alone it would move by P_i rows_i' (I - C_i'C_i G_i) e_i, so it is shown e_i = w + F F' G_i w.
+    The step is the one of the joint filter: with G = sum_i G_i and w = (I + F F' G)^-1 e, part i must move
+    by P_i rows_i' w. Alone it would move by P_i rows_i' (I + F F' G_i)^-1 e_i, so it is shown e_i = (I + F F' G_i) w.
     """
 
     rule: Rule
@@ -155,8 +155,7 @@ class Mixed:
         gram = sum(grams[1:], grams[0])
         factor, push = respond(gram)
         drifts = [own @ alone.step for own, alone in zip(part_rows, forgotten, strict=True)]
-        change = correction(gram, factor)
-        weights = push - change.T @ (change @ (gram @ push + sum(drifts[1:], drifts[0])))
+        weights = attenuated(gram, factor, push - factor @ (factor.T @ sum(drifts[1:], drifts[0])))
         updates = [
             self.curvatures[part].update(
                 state.inner[part],

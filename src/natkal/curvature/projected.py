@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior, Response, Update
-from natkal.curvature.innovation import correction
+from natkal.curvature.innovation import attenuated, correction
 from natkal.typing import Array, Float
 
 S = TypeVar("S")
@@ -88,15 +88,13 @@ class Projected(abc.ABC, Generic[S]):
         factor, push = respond(look.gram)
         change = correction(look.gram, factor)
         if restore is None or offset is None:
-            # (Lambda + V V')^-1 rows' e = P rows' (e - C' C G e),  C = correction(G, F)
-            weights = push - change.T @ (change @ (look.gram @ push))
             return Update(
                 state=self.absorb(predicted, rows, look, factor, change),
-                step=self.move(predicted, rows, look.images, weights),
+                step=self.move(predicted, rows, look.images, attenuated(look.gram, factor, push)),
                 gram=keep * look.gram,
             )
         drift = self.solve(predicted, -restore * self.prior_product(state, offset))
-        weights = push - change.T @ (change @ (look.gram @ push + rows @ drift))
+        weights = attenuated(look.gram, factor, push - factor @ (factor.T @ (rows @ drift)))
         return Update(
             state=self.absorb(predicted, rows, look, factor, change),
             step=drift + self.move(predicted, rows, look.images, weights),
@@ -104,11 +102,30 @@ class Projected(abc.ABC, Generic[S]):
         )
 
 
+FEW = 4
+"""Up to so many rows, products are written out row by row: a matrix product is slow at them."""
+
+
 def inner_products(left: Float[Array, "m p"], right: Float[Array, "n p"]) -> Float[Array, "m n"]:
-    """`left right'`: one pass over the longer matrix per row while rows are few, which a matrix product is slow at."""
-    if len(left) <= 4:
+    """`left right'`."""
+    if len(left) <= FEW:
         return jnp.stack([right @ row for row in left])
     return left @ right.T
+
+
+def combine(weights: Float[Array, "m"], rows: Float[Array, "m *shape"]) -> Float[Array, "*shape"]:  # noqa: F821
+    """`sum_k weights_k rows_k`."""
+    if len(rows) <= FEW:
+        return sum((weights[k] * rows[k] for k in range(1, len(rows))), weights[0] * rows[0])
+    return jnp.tensordot(weights, rows, axes=1)
+
+
+def squares(factor: Float[Array, "m r"], rows: Float[Array, "m *shape"]) -> Float[Array, "*shape"]:
+    """The diagonal of V V', V = rows' factor."""
+    if len(rows) <= FEW and factor.shape[1] <= FEW:
+        parts = [jnp.square(combine(column, rows)) for column in factor.T]
+        return sum(parts[1:], parts[0])
+    return jnp.sum(jnp.square(jnp.tensordot(factor.T, rows, axes=1)), axis=0)
 
 
 def needs_prior(prior: Prior, name: str) -> Float[Array, " p"] | Float[Array, "p p"]:
@@ -120,9 +137,14 @@ def needs_prior(prior: Prior, name: str) -> Float[Array, " p"] | Float[Array, "p
 
 def precision(cov: Float[Array, " p"] | Float[Array, "p p"]) -> Float[Array, " p"] | Float[Array, "p p"]:
     """Lambda_0 in the form P_0 came in: variances or a matrix."""
-    if cov.ndim == 1:
-        return 1 / cov
-    return jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(cov), True), jnp.eye(len(cov), dtype=cov.dtype))
+    return 1 / cov if cov.ndim == 1 else inverse(cov)
+
+
+def inverse(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """Of a positive definite matrix, symmetric to the last bit."""
+    identity = jnp.eye(len(matrix), dtype=matrix.dtype)
+    root = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(matrix), identity, lower=True)
+    return root.T @ root
 
 
 def diagonal_of(matrix: Float[Array, " p"] | Float[Array, "p p"]) -> Float[Array, " p"]:

@@ -7,79 +7,109 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
-from natkal.curvature.projected import Look, Projected, diagonal_of, inner_products, needs_prior, precision
+from natkal.curvature.projected import (
+    Look,
+    Projected,
+    combine,
+    diagonal_of,
+    inner_products,
+    needs_prior,
+    precision,
+    squares,
+)
 from natkal.curvature.units import Layers, find_layers
 from natkal.typing import Array, Float
 
 
-class QuasiDiagonalState(NamedTuple):
-    """Lambda_ii, and Lambda_0i of each weight i with its unit's bias 0 (zero at the biases); the same of a kept prior."""
+class Star(NamedTuple):
+    """What is kept of one layer: d_i (weights, units), b_i of each weight with its unit's bias, and the bias's own c.
 
-    diagonal: Float[Array, " p"]
-    cross: Float[Array, " p"]
-    prior: tuple[Float[Array, " p"], Float[Array, " p"]] | None
+    A layer without biases has one that nothing depends on: b = 0, c = 1.
+    """
+
+    diagonal: Float[Array, "n u"]
+    cross: Float[Array, "n u"]
+    bias: Float[Array, " u"]
+
+
+class QuasiDiagonalState(NamedTuple):
+    """The kept entries of Lambda layer by layer, and those of Lambda_0 if the prior is kept."""
+
+    stars: tuple[Star, ...]
+    prior: tuple[Star, ...] | None
     layers: Layers
 
 
-class Frame(NamedTuple):
-    """P = T' diag(variance) T: unit by unit, weight i is first freed of the bias, q_i = x_i - ratio_i x_0."""
+class Rows(NamedTuple):
+    """One layer's part of some rows: its weights (m, n, u) and its biases (m, u), zero where it has none."""
 
-    variance: Float[Array, " p"]
-    ratio: Float[Array, " p"]
+    weights: Float[Array, "m n u"]
+    biases: Float[Array, "m u"]
 
 
 @dataclasses.dataclass(frozen=True)
 class QuasiDiagonal(Projected[QuasiDiagonalState]):
     """The quasi-diagonal reduction (Ollivier, Riemannian metrics for neural networks I, sec. 2.3).
 
-    Of each unit's block only Lambda_ii = d_i, Lambda_00 = c and Lambda_0i = b_i are kept; the rest is completed by b_i b_j / c,
-    the one choice for which P is zero between two weights. With s_i = d_i - b_i^2 / c, P has s_i^-1 at weight i,
-    -b_i / (c s_i) between i and the bias, 1/c + sum_i (b_i/c)^2 / s_i at the bias. All three kept numbers add up.
+    Of each unit's block only Lambda_ii = d_i, Lambda_00 = c and Lambda_0i = b_i are kept; the rest is completed by
+    b_i b_j / c, the one choice for which P is zero between two weights. With r_i = b_i / c and s_i = d_i - b_i r_i, P
+    has 1/s_i at weight i, -r_i/s_i between i and the bias, 1/c + sum_i r_i^2/s_i at the bias. What is kept adds up.
     """
 
     def init(self, prior: Prior) -> QuasiDiagonalState:
         """The kept entries of Lambda_0."""
         layers = find_layers(prior.layout)
-        diagonal, cross = _kept_entries(layers, precision(needs_prior(prior, "quasi-diagonal")))
-        return QuasiDiagonalState(
-            diagonal=diagonal,
-            cross=cross,
-            prior=None if prior.kept is None else _kept_entries(layers, precision(prior.kept)),
-            layers=layers,
-        )
+        stars = _stars(layers, precision(needs_prior(prior, "quasi-diagonal")))
+        kept = None if prior.kept is None else _stars(layers, precision(prior.kept))
+        return QuasiDiagonalState(stars=stars, prior=kept, layers=layers)
 
     def fade(
         self, state: QuasiDiagonalState, keep: Float[Array, ""], restore: Float[Array, ""] | None
     ) -> QuasiDiagonalState:
         """Exact: the kept entries are linear in Lambda."""
-        diagonal, cross = keep * state.diagonal, keep * state.cross
+        stars = jax.tree.map(lambda kept: keep * kept, state.stars)
         if state.prior is not None and restore is not None:
-            diagonal, cross = diagonal + restore * state.prior[0], cross + restore * state.prior[1]
-        return QuasiDiagonalState(diagonal=diagonal, cross=cross, prior=state.prior, layers=state.layers)
+            stars = jax.tree.map(lambda kept, base: kept + restore * base, stars, state.prior)
+        return QuasiDiagonalState(stars=stars, prior=state.prior, layers=state.layers)
 
     def prior_product(self, state: QuasiDiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
-        """Lambda_0 vector: with b_i b_j / c between the weights, T^-1 undoes what `Frame` does."""
+        """Lambda_0 vector: s_i x_i + b_i (r . x + x_0) at weight i, c (r . x + x_0) at the bias."""
         assert state.prior is not None
-        frame = _frame(state.layers, *state.prior)
-        # Lambda = T^-1 diag(1/variance) T'^-1
-        return _unshear_rows(state.layers, frame, _unshear(state.layers, frame, vector) / frame.variance)
+        parts = []
+        for star, rows in zip(state.prior, _split(state.layers, vector[None]), strict=True):
+            ratio, variance = _frame(star)
+            along = jnp.sum(ratio * rows.weights[0], axis=0) + rows.biases[0]
+            parts.append(
+                Rows((rows.weights[0] / variance + star.cross * along[None, :])[None], (star.bias * along)[None])
+            )
+        return _join(state.layers, parts)[0]
 
     def look(self, state: QuasiDiagonalState, rows: Float[Array, "m p"]) -> Look:
-        """In the frame where P is diagonal."""
-        frame = _frame(state.layers, state.diagonal, state.cross)
-        freed = _shear(state.layers, frame, rows)
-        return Look(gram=inner_products(freed * frame.variance[None, :], freed), images=(frame, freed))
+        """With q_i = x_i - r_i x_0 freed of the bias: sum_i q_i q_i' / s_i + x_0 x_0' / c."""
+        gram = jnp.zeros((len(rows), len(rows)), rows.dtype)
+        images = []
+        for star, part in zip(state.stars, _split(state.layers, rows), strict=True):
+            ratio, variance = _frame(star)
+            freed = (part.weights - ratio[None] * part.biases[:, None, :]).reshape(len(rows), -1)
+            scaled = freed * variance.reshape(1, -1)
+            gram = gram + inner_products(scaled, freed) + inner_products(part.biases / star.bias[None], part.biases)
+            images.append((part, ratio, scaled.reshape(part.weights.shape)))
+        return Look(gram=gram, images=images)
 
     def move(
         self,
         state: QuasiDiagonalState,
         rows: Float[Array, "m p"],
-        images: tuple[Frame, Array],
+        images: list[tuple[Rows, Array, Array]],
         weights: Float[Array, " m"],
     ) -> Float[Array, " p"]:
-        """P rows' weights."""
-        frame, freed = images
-        return _shear_back(state.layers, frame, frame.variance * (weights @ freed))
+        """P rows' weights: q_i / s_i at weight i, x_0 / c - sum_i r_i q_i / s_i at the bias."""
+        parts = []
+        for star, (part, ratio, scaled) in zip(state.stars, images, strict=True):
+            steps = combine(weights, scaled)
+            bias = combine(weights, part.biases) / star.bias - jnp.sum(ratio * steps, axis=0)
+            parts.append(Rows(steps[None], bias[None]))
+        return _join(state.layers, parts)[0]
 
     def absorb(
         self,
@@ -90,103 +120,85 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
         change: Float[Array, "r m"],
     ) -> QuasiDiagonalState:
         """The kept entries of V V' are added."""
-        root = factor.T @ rows
-        bias = _bias_everywhere(state.layers, root)
-        return QuasiDiagonalState(
-            diagonal=state.diagonal + jnp.sum(root**2, axis=0),
-            cross=state.cross + jnp.sum(root * bias, axis=0),
-            prior=state.prior,
-            layers=state.layers,
-        )
+        stars = []
+        for star, (part, _, _) in zip(state.stars, look.images, strict=True):
+            biases = factor.T @ part.biases
+            # sum_r V_ri V_r0 = sum_k x_ki (sum_r F_kr V_r0)
+            shown = factor @ biases
+            cross = sum(
+                (part.weights[k] * shown[k][None, :] for k in range(1, len(rows))), part.weights[0] * shown[0][None, :]
+            )
+            stars.append(
+                Star(
+                    diagonal=star.diagonal + squares(factor, part.weights),
+                    cross=star.cross + cross,
+                    bias=star.bias + jnp.sum(jnp.square(biases), axis=0),
+                )
+            )
+        return QuasiDiagonalState(stars=tuple(stars), prior=state.prior, layers=state.layers)
 
     def solve(self, state: QuasiDiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""
-        frame = _frame(state.layers, state.diagonal, state.cross)
-        freed = _shear(state.layers, frame, vector[None])[0]
-        return _shear_back(state.layers, frame, frame.variance * freed)
+        return self.move(state, vector[None], self.look(state, vector[None]).images, jnp.ones(1, vector.dtype))
 
     def to_dense(self, state: QuasiDiagonalState) -> Float[Array, "p p"]:
         """P as a full matrix."""
-        return jax.vmap(lambda vector: self.solve(state, vector))(
-            jnp.eye(len(state.diagonal), dtype=state.diagonal.dtype)
-        )
+        size = sum(piece.size for layer in state.layers.layers for piece in layer.pieces)
+        identity = jnp.eye(size, dtype=state.stars[0].diagonal.dtype)
+        return jax.vmap(lambda vector: self.solve(state, vector))(identity)
 
     def sample(self, state: QuasiDiagonalState, key: Array) -> Float[Array, " p"]:
         """One draw from N(0, P)."""
-        frame = _frame(state.layers, state.diagonal, state.cross)
-        noise = jax.random.normal(key, state.diagonal.shape, state.diagonal.dtype)
-        return _shear_back(state.layers, frame, jnp.sqrt(frame.variance) * noise)
+        parts = []
+        for star, own_key in zip(state.stars, jax.random.split(key, len(state.stars)), strict=True):
+            ratio, variance = _frame(star)
+            weight_key, bias_key = jax.random.split(own_key)
+            weights = jnp.sqrt(variance) * jax.random.normal(weight_key, variance.shape, variance.dtype)
+            biases = jax.random.normal(bias_key, star.bias.shape, star.bias.dtype) / jnp.sqrt(star.bias)
+            parts.append(Rows(weights[None], (biases - jnp.sum(ratio * weights, axis=0))[None]))
+        return _join(state.layers, parts)[0]
 
 
-def _frame(layers: Layers, diagonal: Float[Array, " p"], cross: Float[Array, " p"]) -> Frame:
-    """Ratio b_i / c and variance 1 / (d_i - b_i^2 / c); 0 and 1/c at a bias."""
-    variances, ratios = [], []
-    for layer, own, shared in zip(layers.layers, layers.split(diagonal[None]), layers.split(cross[None]), strict=True):
-        if not layer.has_bias:
-            variances.append(1 / own)
-            ratios.append(jnp.zeros_like(own))
-            continue
-        bias = own[:, -1:]
-        ratio = shared / bias
-        # d_i >= b_i^2 / c holds in exact arithmetic; rounding may lose what is left when the input is constant
-        free = jnp.maximum(own - ratio * shared, 4 * jnp.finfo(own.dtype).eps * own)
-        variances.append(1 / free)
-        ratios.append(ratio)
-    return Frame(variance=layers.join(variances)[0], ratio=layers.join(ratios)[0])
+def _frame(star: Star) -> tuple[Float[Array, "n u"], Float[Array, "n u"]]:
+    """r_i = b_i / c and 1 / s_i. s_i > 0 in exact arithmetic; rounding may lose what a constant input leaves of it."""
+    ratio = star.cross / star.bias[None, :]
+    floor = 4 * jnp.finfo(ratio.dtype).eps * star.diagonal
+    return ratio, 1 / jnp.maximum(star.diagonal - ratio * star.cross, floor)
 
 
-def _bias_everywhere(layers: Layers, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
-    """At each weight the entry of its unit's bias; zero at biases and where there is none."""
-    stacks = []
-    for layer, stack in zip(layers.layers, layers.split(rows), strict=True):
-        if layer.has_bias:
-            spread = jnp.broadcast_to(stack[:, -1:], stack[:, :-1].shape)
-            stacks.append(jnp.concatenate([spread, jnp.zeros_like(stack[:, -1:])], axis=1))
-        else:
-            stacks.append(jnp.zeros_like(stack))
-    return layers.join(stacks)
+def _split(layers: Layers, rows: Float[Array, "m p"]) -> list[Rows]:
+    parts = []
+    for layer in layers.layers:
+        weights = layer.weights.matrices(rows)
+        biases = (
+            jnp.zeros((len(rows), layer.units), rows.dtype) if layer.bias is None else layer.bias.matrices(rows)[:, 0]
+        )
+        parts.append(Rows(weights=weights, biases=biases))
+    return parts
 
 
-def _sum_into_bias(layers: Layers, vector: Float[Array, " p"]) -> Float[Array, " p"]:
-    """At each bias the sum over its unit's weights; zero elsewhere. The transpose of `_bias_everywhere`."""
-    stacks = []
-    for layer, stack in zip(layers.layers, layers.split(vector[None]), strict=True):
-        zeros = jnp.zeros_like(stack)
-        if layer.has_bias:
-            zeros = zeros.at[:, -1].set(jnp.sum(stack[:, :-1], axis=1))
-        stacks.append(zeros)
-    return layers.join(stacks)[0]
+def _join(layers: Layers, parts: list[Rows]) -> Float[Array, "m p"]:
+    return layers.join(
+        [
+            jnp.concatenate([part.weights, part.biases[:, None]], axis=1) if layer.has_bias else part.weights
+            for layer, part in zip(layers.layers, parts, strict=True)
+        ]
+    )
 
 
-def _shear(layers: Layers, frame: Frame, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
-    """x_i - ratio_i x_0."""
-    return rows - frame.ratio[None, :] * _bias_everywhere(layers, rows)
-
-
-def _shear_back(layers: Layers, frame: Frame, vector: Float[Array, " p"]) -> Float[Array, " p"]:
-    """The transpose of `_shear`: the bias gives back sum_i ratio_i z_i."""
-    return vector - _sum_into_bias(layers, frame.ratio * vector)
-
-
-def _unshear(layers: Layers, frame: Frame, vector: Float[Array, " p"]) -> Float[Array, " p"]:
-    """The inverse of `_shear_back`."""
-    return vector + _sum_into_bias(layers, frame.ratio * vector)
-
-
-def _unshear_rows(layers: Layers, frame: Frame, vector: Float[Array, " p"]) -> Float[Array, " p"]:
-    """The inverse of `_shear`."""
-    return vector + frame.ratio * _bias_everywhere(layers, vector[None])[0]
-
-
-def _kept_entries(layers: Layers, matrix: Array) -> tuple[Float[Array, " p"], Float[Array, " p"]]:
-    """Lambda_ii and Lambda_0i of a precision given as a diagonal or in full."""
-    diagonal = diagonal_of(matrix)
-    if matrix.ndim == 1:
-        return diagonal, jnp.zeros_like(diagonal)
-    index = jnp.arange(len(diagonal), dtype=diagonal.dtype)
-    has_bias = _bias_everywhere(layers, jnp.ones_like(diagonal)[None])[0]
-    bias = _bias_everywhere(layers, index[None])[0].astype(jnp.int32)
-    return diagonal, matrix[jnp.arange(len(diagonal)), bias] * has_bias
+def _stars(layers: Layers, matrix: Array) -> tuple[Star, ...]:
+    """The kept entries of a precision given as a diagonal or in full."""
+    stars = []
+    index = jnp.arange(len(matrix), dtype=matrix.dtype)[None]
+    for layer, own in zip(layers.layers, _split(layers, diagonal_of(matrix)[None]), strict=True):
+        cross = jnp.zeros_like(own.weights[0])
+        if layer.bias is not None and matrix.ndim == 2:
+            at_weights = layer.weights.matrices(index)[0].astype(int)
+            at_biases = layer.bias.matrices(index)[0].astype(int)
+            cross = matrix[at_weights, jnp.broadcast_to(at_biases, at_weights.shape)]
+        bias = jnp.ones_like(own.biases[0]) if layer.bias is None else own.biases[0]
+        stars.append(Star(diagonal=own.weights[0], cross=cross, bias=bias))
+    return tuple(stars)
 
 
 def quasi_diagonal() -> QuasiDiagonal:

@@ -41,6 +41,16 @@ class Layer:
         """How many parameters each unit has."""
         return sum(piece.size for piece in self.pieces) // self.units
 
+    @property
+    def weights(self) -> "Layer":
+        """The layer without its bias."""
+        return Layer(pieces=self.pieces[:-1], units=self.units, has_bias=False) if self.has_bias else self
+
+    @property
+    def bias(self) -> "Layer | None":
+        """The bias alone, a layer with one input."""
+        return Layer(pieces=self.pieces[-1:], units=self.units, has_bias=False) if self.has_bias else None
+
     def matrices(self, rows: Float[Array, "m p"]) -> Float[Array, "m inputs units"]:
         """The layer's part of each row."""
         parts = []

@@ -13,6 +13,7 @@ from natkal.curvature import Curvature, Response, Update, dense
 from natkal.engine import counter
 from natkal.engine.checks import check_observation, check_params, explain_shapes, in_precision_of
 from natkal.engine.control import Seen, StepControl, step_control
+from natkal.engine.directions import along_scores
 from natkal.engine.fisher import Fisher, exact
 from natkal.engine.prior import check_prior, make_prior
 from natkal.engine.rates import Rate, Rates, fading
@@ -83,6 +84,11 @@ class Learner:
         """The posterior covariance P of the flat parameters, in full."""
         return self.curvature.to_dense(state.curvature)
 
+    def sample(self, state: LearnerState, key: Array) -> Params:
+        """Parameters drawn from the posterior N(params, P)."""
+        deviation = self.model.unravel(self.curvature.sample(state.curvature, key))
+        return jax.tree.map(jnp.add, state.params, deviation)
+
     @functools.cached_property
     def textbook(self) -> "Learner":
         """The same learner without step control or down-weighting: the paper to the letter."""
@@ -142,7 +148,9 @@ class Learner:
         )
         info = StepInfo(
             log_prob=look.log_prob,
-            prediction=make_prediction(self.model.outputs, look.around.raw, update.gram),
+            prediction=make_prediction(
+                self.model.outputs, look.around.raw, update.gram if look.seen.lift is None else None
+            ),
             observed=look.observed,
             accepted=finite,
             weight=weight,
@@ -153,14 +161,23 @@ class Learner:
         """The observation's quadratic around `at`, seen from `state.params`."""
         outputs = self.model.outputs
         around = self.model.linearize(state.params if at is None else at, state.carry, inputs)
-        rows = _jacobian(around)
         observed = outputs.observe(around.raw, target)
         factor = self.fisher.factor(outputs, around.raw, observed, key)
-        score = observed.score
+        score, lift = observed.score, None
+        if self._follows_few(factor):
+            directions = along_scores(factor, score)
+            rows = around.pullback(directions.basis.T)
+            factor, score, lift = directions.factor, directions.score, directions.lift
+        else:
+            rows = _jacobian(around)
         if at is not None:
             score = score - factor @ (factor.T @ (rows @ (ravel(state.params) - ravel(at))))
-        seen = Seen(rows=rows, factor=factor, score=score, curved=outputs.curved(around.raw))
+        seen = Seen(rows=rows, factor=factor, score=score, curved=outputs.curved(around.raw), lift=lift)
         return Look(around=around, seen=seen, log_prob=observed.log_prob, observed=jnp.any(observed.present))
+
+    def _follows_few(self, factor: Float[Array, "k r"]) -> bool:
+        """Whether score and factor ask for fewer backward passes than there are outputs, and nothing else asks."""
+        return factor.shape[1] + 1 < len(factor) and self.robust is None and not self.control.newton
 
     def _rate(self, count: Float[Array, ""], observed: Bool[Array, ""]) -> Rate:
         """Nothing is forgotten where nothing is observed."""
