@@ -57,7 +57,7 @@ class Diagonal(Projected[DiagonalState]):
 
     def look(self, state: DiagonalState, rows: Float[Array, "m p"]) -> Look:
         """Rows scaled by the variances."""
-        images = rows / state.precision[None, :]
+        images = rows * (1 / state.precision)[None, :]
         return Look(gram=inner_products(images, rows), images=images)
 
     def move(

@@ -8,7 +8,17 @@ import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
-from natkal.curvature.projected import FEW, Look, Projected, combine, inner_products, inverse, needs_prior, precision
+from natkal.curvature.projected import (
+    FEW,
+    Look,
+    Projected,
+    combine,
+    inner_products,
+    inverse,
+    needs_prior,
+    outer_products,
+    precision,
+)
 from natkal.curvature.units import Layers, find_layers
 from natkal.typing import Array, Bool, Float
 
@@ -37,6 +47,14 @@ class Thin(NamedTuple):
     """Rows of one layer as outer products y x', where `holds`; elsewhere y and x mean nothing."""
 
     holds: Bool[Array, ""]
+    left: Float[Array, "m n"]
+    right: Float[Array, "m u"]
+
+
+class Images(NamedTuple):
+    """Their gram matrix, and A^-1 y and D^-1 x of outer products y x' (zero for other rows)."""
+
+    gram: Float[Array, "m m"]
     left: Float[Array, "m n"]
     right: Float[Array, "m u"]
 
@@ -89,21 +107,22 @@ class Kronecker(Projected[KroneckerState]):
         images = []
         for own, stack in zip(state.factors, state.layers.split(rows), strict=True):
             thin = _thin(stack)
-            gram = gram + jax.lax.cond(thin.holds, _thin_gram, _full_gram, own, thin, stack)
-            images.append((thin, stack))
+            seen = jax.lax.cond(thin.holds, _thin_images, _full_images, own, thin, stack)
+            gram = gram + seen.gram
+            images.append((thin, seen, stack))
         return Look(gram=gram, images=images)
 
     def move(
         self,
         state: KroneckerState,
         rows: Float[Array, "m p"],
-        images: list[tuple[Thin, Array]],
+        images: list[tuple[Thin, Images, Array]],
         weights: Float[Array, " m"],
     ) -> Float[Array, " p"]:
         """P rows' weights = A^-1 (sum_k weights_k row_k) D^-1 trace / scale."""
         parts = [
-            jax.lax.cond(thin.holds, _thin_move, _full_move, own, thin, stack, weights)[None]
-            for own, (thin, stack) in zip(state.factors, images, strict=True)
+            jax.lax.cond(thin.holds, _thin_move, _full_move, own, seen, stack, weights)[None]
+            for own, (thin, seen, stack) in zip(state.factors, images, strict=True)
         ]
         return state.layers.join(parts)[0]
 
@@ -117,8 +136,8 @@ class Kronecker(Projected[KroneckerState]):
     ) -> KroneckerState:
         """A + sum_r V_r V_r', D + sum_r V_r' V_r."""
         factors = tuple(
-            jax.lax.cond(thin.holds, _thin_absorb, _full_absorb, own, thin, stack, factor)
-            for own, (thin, stack) in zip(state.factors, look.images, strict=True)
+            jax.lax.cond(thin.holds, _thin_absorb, _full_absorb, own, thin, seen, stack, factor)
+            for own, (thin, seen, stack) in zip(state.factors, look.images, strict=True)
         )
         return KroneckerState(factors=factors, prior=state.prior, layers=state.layers)
 
@@ -194,51 +213,55 @@ def _each(stack: Float[Array, "m n u"], vectors: Float[Array, "m u"]) -> Float[A
     return jnp.einsum("mnu,mu->mn", stack, vectors)
 
 
-def _thin_gram(own: Factors, thin: Thin, stack: Array) -> Float[Array, "m m"]:
-    lefts = inner_products(thin.left, own.left) @ thin.left.T
-    rights = inner_products(thin.right, own.right) @ thin.right.T
-    return lefts * rights * (own.trace / own.scale)
+def _thin_images(own: Factors, thin: Thin, stack: Array) -> Images:
+    left, right = inner_products(thin.left, own.left), inner_products(thin.right, own.right)
+    gram = (left @ thin.left.T) * (right @ thin.right.T) * (own.trace / own.scale)
+    return Images(gram=gram, left=left, right=right)
 
 
-def _full_gram(own: Factors, thin: Thin, stack: Float[Array, "m n u"]) -> Float[Array, "m m"]:
+def _full_images(own: Factors, thin: Thin, stack: Float[Array, "m n u"]) -> Images:
     images = jnp.einsum("ij,mju,uv->miv", own.left, stack, own.right)
-    return jnp.einsum("miv,kiv->mk", images, stack) * (own.trace / own.scale)
+    gram = jnp.einsum("miv,kiv->mk", images, stack) * (own.trace / own.scale)
+    return Images(gram=gram, left=jnp.zeros_like(thin.left), right=jnp.zeros_like(thin.right))
 
 
-def _thin_move(own: Factors, thin: Thin, stack: Array, weights: Float[Array, " m"]) -> Float[Array, "n u"]:
-    lefts = inner_products(thin.left * weights[:, None], own.left)
-    return lefts.T @ (thin.right @ own.right) * (own.trace / own.scale)
+def _thin_move(own: Factors, seen: Images, stack: Array, weights: Float[Array, " m"]) -> Float[Array, "n u"]:
+    return outer_products(seen.left, seen.right * (weights * own.trace / own.scale)[:, None])
 
 
-def _full_move(own: Factors, thin: Thin, stack: Float[Array, "m n u"], weights: Array) -> Float[Array, "n u"]:
+def _full_move(own: Factors, seen: Images, stack: Float[Array, "m n u"], weights: Array) -> Float[Array, "n u"]:
     return _apply(own, combine(weights, stack))
 
 
-def _thin_absorb(own: Factors, thin: Thin, stack: Array, factor: Float[Array, "m r"]) -> Factors:
-    """V_r = sum_k F_kr y_k x_k', so sum_r V_r V_r' = Y' [(F F') o (X X')] Y: a rank-m correction of A^-1; D^-1 likewise."""
+def _thin_absorb(own: Factors, thin: Thin, seen: Images, stack: Array, factor: Float[Array, "m r"]) -> Factors:
+    """V_r = sum_k F_kr y_k x_k', so sum_r V_r V_r' = Y' [(F F') o (X X')] Y: a rank-m correction of A^-1; so of D^-1."""
     fisher = factor @ factor.T
     left_inner, right_inner = inner_products(thin.left, thin.left), inner_products(thin.right, thin.right)
     return Factors(
-        left=_corrected(own.left, own.scale, thin.left, fisher * right_inner),
-        right=_corrected(own.right, own.scale, thin.right, fisher * left_inner),
+        left=_corrected(own.left, own.scale, thin.left, seen.left, fisher * right_inner),
+        right=_corrected(own.right, own.scale, thin.right, seen.right, fisher * left_inner),
         trace=own.scale * own.trace + jnp.sum(fisher * left_inner * right_inner),
         scale=jnp.ones_like(own.scale),
     )
 
 
-def _corrected(inverse: Array, scale: Array, rows: Float[Array, "m n"], weight: Float[Array, "m m"]) -> Array:
-    """(scale M + rows' weight rows)^-1, given M^-1."""
+def _corrected(
+    inverse: Float[Array, "n n"],
+    scale: Float[Array, ""],
+    rows: Float[Array, "m n"],
+    images: Float[Array, "m n"],
+    weight: Float[Array, "m m"],
+) -> Float[Array, "n n"]:
+    """(scale M + rows' weight rows)^-1, given M^-1 and images = rows M^-1."""
     values, vectors = jnp.linalg.eigh(weight)
     root = vectors * jnp.sqrt(jnp.maximum(values, 0))[None, :]
-    images = inner_products(rows, inverse) / scale
-    turned = correction(images @ rows.T, root) @ images
-    if len(turned) <= FEW:
-        # one pass over the matrix, the rank-m term never formed
-        return sum((-row[:, None] * row[None, :] for row in turned), inverse / scale)
-    return inverse / scale - turned.T @ turned
+    turned = correction(images @ rows.T / scale, root) @ images / scale
+    return inverse / scale - outer_products(turned, turned)
 
 
-def _full_absorb(own: Factors, thin: Thin, stack: Float[Array, "m n u"], factor: Float[Array, "m r"]) -> Factors:
+def _full_absorb(
+    own: Factors, thin: Thin, seen: Images, stack: Float[Array, "m n u"], factor: Float[Array, "m r"]
+) -> Factors:
     added = jnp.tensordot(factor.T, stack, axes=1)
     return _invert(
         own.scale * inverse(own.left) + jnp.einsum("riu,rju->ij", added, added),

@@ -120,6 +120,14 @@ def combine(weights: Float[Array, "m"], rows: Float[Array, "m *shape"]) -> Float
     return jnp.tensordot(weights, rows, axes=1)
 
 
+def outer_products(left: Float[Array, "m n"], right: Float[Array, "m u"]) -> Float[Array, "n u"]:
+    """`sum_k left_k right_k'`."""
+    if len(left) <= FEW:
+        parts = [one[:, None] * other[None, :] for one, other in zip(left, right, strict=True)]
+        return sum(parts[1:], parts[0])
+    return left.T @ right
+
+
 def squares(factor: Float[Array, "m r"], rows: Float[Array, "m *shape"]) -> Float[Array, "*shape"]:
     """The diagonal of V V', V = rows' factor."""
     if len(rows) <= FEW and factor.shape[1] <= FEW:

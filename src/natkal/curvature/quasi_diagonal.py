@@ -78,7 +78,7 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
         parts = []
         for star, rows in zip(state.prior, _split(state.layers, vector[None]), strict=True):
             ratio, variance = _frame(star)
-            along = jnp.sum(ratio * rows.weights[0], axis=0) + rows.biases[0]
+            along = _total(ratio * rows.weights[0]) + rows.biases[0]
             parts.append(
                 Rows((rows.weights[0] / variance + star.cross * along[None, :])[None], (star.bias * along)[None])
             )
@@ -107,7 +107,7 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
         parts = []
         for star, (part, ratio, scaled) in zip(state.stars, images, strict=True):
             steps = combine(weights, scaled)
-            bias = combine(weights, part.biases) / star.bias - jnp.sum(ratio * steps, axis=0)
+            bias = combine(weights, part.biases) / star.bias - _total(ratio * steps)
             parts.append(Rows(steps[None], bias[None]))
         return _join(state.layers, parts)[0]
 
@@ -155,15 +155,20 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
             weight_key, bias_key = jax.random.split(own_key)
             weights = jnp.sqrt(variance) * jax.random.normal(weight_key, variance.shape, variance.dtype)
             biases = jax.random.normal(bias_key, star.bias.shape, star.bias.dtype) / jnp.sqrt(star.bias)
-            parts.append(Rows(weights[None], (biases - jnp.sum(ratio * weights, axis=0))[None]))
+            parts.append(Rows(weights[None], (biases - _total(ratio * weights))[None]))
         return _join(state.layers, parts)[0]
 
 
 def _frame(star: Star) -> tuple[Float[Array, "n u"], Float[Array, "n u"]]:
     """r_i = b_i / c and 1 / s_i. s_i > 0 in exact arithmetic; rounding may lose what a constant input leaves of it."""
-    ratio = star.cross / star.bias[None, :]
+    ratio = star.cross * (1 / star.bias)[None, :]
     floor = 4 * jnp.finfo(ratio.dtype).eps * star.diagonal
     return ratio, 1 / jnp.maximum(star.diagonal - ratio * star.cross, floor)
+
+
+def _total(weights: Float[Array, "n u"]) -> Float[Array, " u"]:
+    """The sum over each unit's weights, as a product: a sum over the leading axis is slow."""
+    return jnp.ones(len(weights), weights.dtype) @ weights
 
 
 def _split(layers: Layers, rows: Float[Array, "m p"]) -> list[Rows]:

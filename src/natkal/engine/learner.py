@@ -142,7 +142,7 @@ class Learner:
             prior_params=state.prior_params,
         )
         # One bad value never poisons the state: a step that is not finite is not taken.
-        finite = jnp.isfinite(jnp.sum(update.step)) & jnp.all(jnp.isfinite(update.gram)) & jnp.isfinite(look.log_prob)
+        finite = jnp.isfinite(update.step @ update.step) & jnp.all(jnp.isfinite(update.gram)) & jnp.isfinite(look.log_prob)
         kept = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), learned._replace(key=()), state._replace(key=())
         )
