@@ -23,11 +23,15 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import Learner as Learner
     from natkal.engine import Prediction as Prediction
     from natkal.engine import StepInfo as StepInfo
+    from natkal.engine import averaged as averaged
+    from natkal.engine import distance as distance
+    from natkal.engine import ensemble as ensemble
     from natkal.engine import exact as exact
     from natkal.engine import fading as fading
     from natkal.engine import learning_rate as learning_rate
     from natkal.engine import online as online
     from natkal.engine import outer_product as outer_product
+    from natkal.engine import plan as plan
     from natkal.engine import refine as refine
     from natkal.engine import robust as robust
     from natkal.engine import run as run
@@ -35,6 +39,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import state_filter as state_filter
     from natkal.engine import step_control as step_control
     from natkal.engine import switch as switch
+    from natkal.engine import unscented as unscented
     from natkal.models import mlp_apply as mlp_apply
     from natkal.models import mlp_params as mlp_params
     from natkal.models import static_model as static_model
@@ -58,11 +63,15 @@ _HOME = {
     "Learner": "natkal.engine",
     "Prediction": "natkal.engine",
     "StepInfo": "natkal.engine",
+    "averaged": "natkal.engine",
+    "distance": "natkal.engine",
+    "ensemble": "natkal.engine",
     "exact": "natkal.engine",
     "fading": "natkal.engine",
     "learning_rate": "natkal.engine",
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
+    "plan": "natkal.engine",
     "refine": "natkal.engine",
     "robust": "natkal.engine",
     "run": "natkal.engine",
@@ -70,6 +79,7 @@ _HOME = {
     "state_filter": "natkal.engine",
     "step_control": "natkal.engine",
     "switch": "natkal.engine",
+    "unscented": "natkal.engine",
     "mlp_apply": "natkal.models",
     "mlp_params": "natkal.models",
     "static_model": "natkal.models",

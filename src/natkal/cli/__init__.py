@@ -6,6 +6,7 @@ import typer
 
 import natkal
 from natkal.cli.learn import learn
+from natkal.cli.plan import plan
 from natkal.cli.verify import verify
 
 app = typer.Typer(
@@ -16,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(learn)
+app.command()(plan)
 app.command()(verify)
 
 

@@ -15,6 +15,7 @@ from natkal.engine.checks import check_observation, check_params, explain_shapes
 from natkal.engine.control import Seen, StepControl, step_control
 from natkal.engine.directions import along_scores
 from natkal.engine.fisher import Fisher, exact
+from natkal.engine.plan import check_fits
 from natkal.engine.prior import check_prior, make_prior
 from natkal.engine.rates import Rate, Rates, fading
 from natkal.engine.robust import Robust, surprise
@@ -142,7 +143,9 @@ class Learner:
             prior_params=state.prior_params,
         )
         # One bad value never poisons the state: a step that is not finite is not taken.
-        finite = jnp.isfinite(update.step @ update.step) & jnp.all(jnp.isfinite(update.gram)) & jnp.isfinite(look.log_prob)
+        finite = (
+            jnp.isfinite(update.step @ update.step) & jnp.all(jnp.isfinite(update.gram)) & jnp.isfinite(look.log_prob)
+        )
         kept = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), learned._replace(key=()), state._replace(key=())
         )
@@ -258,10 +261,12 @@ def online(
             raise ValueError(f"prior_weight: must be positive, got {prior_weight}")
         if not rates.is_kalman:
             raise ValueError("prior_weight: Prop. 4 needs fisher_decay equal to the learning rate; leave it out")
+    curvature = dense() if curvature is None else curvature
+    check_fits(model, curvature)
     return Learner(
         model=model,
         prior_cov=prior_cov,
-        curvature=dense() if curvature is None else curvature,
+        curvature=curvature,
         rates=rates,
         fisher=exact() if fisher is None else fisher,
         prior_weight=prior_weight,
