@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import natkal
+from natkal.cli.bench import bench
 from natkal.cli.learn import learn
 from natkal.cli.plan import plan
 from natkal.cli.verify import verify
@@ -16,6 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.command()(bench)
 app.command()(learn)
 app.command()(plan)
 app.command()(verify)

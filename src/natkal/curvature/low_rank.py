@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
-from natkal.curvature.projected import Look, Projected, diagonal_of, needs_prior, precision
+from natkal.curvature.projected import Look, Projected, diagonal_of, inverse, needs_prior, precision
 from natkal.typing import Array, Float
 
 
@@ -97,9 +97,8 @@ class LowRank(Projected[LowRankState]):
         return self.move(state, vector[None], self.look(state, vector[None]).images, jnp.ones(1, vector.dtype))
 
     def to_dense(self, state: LowRankState) -> Float[Array, "p p"]:
-        """P as a full matrix."""
-        size = len(state.diagonal)
-        return jax.vmap(lambda vector: self.solve(state, vector))(jnp.eye(size, dtype=state.diagonal.dtype))
+        """The inverse of diag(diagonal) + W'W."""
+        return inverse(jnp.diag(state.diagonal) + state.directions.T @ state.directions)
 
     def sample(self, state: LowRankState, key: Array) -> Float[Array, " p"]:
         """One draw from N(0, P): P times a draw from N(0, Lambda)."""
