@@ -116,7 +116,8 @@ def inner_products(left: Float[Array, "m p"], right: Float[Array, "n p"]) -> Flo
 def combine(weights: Float[Array, "m"], rows: Float[Array, "m *shape"]) -> Float[Array, "*shape"]:  # noqa: F821
     """`sum_k weights_k rows_k`."""
     if len(rows) <= FEW:
-        return sum((weights[k] * rows[k] for k in range(1, len(rows))), weights[0] * rows[0])
+        parts = [weight * row for weight, row in zip(weights, rows, strict=True)]
+        return sum(parts[1:], parts[0])
     return jnp.tensordot(weights, rows, axes=1)
 
 

@@ -17,7 +17,7 @@ class AveragedState(NamedTuple):
 
     inner: LearnerState
     params: Params
-    count: Float[Array, ""]
+    steps: Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Averaged:
         """The average starts where the trajectory does."""
         inner = self.learner.init(params, key)
         return AveragedState(
-            inner=inner, params=inner.params, count=jnp.zeros((), jax.tree.leaves(inner.params)[0].dtype)
+            inner=inner, params=inner.params, steps=jnp.zeros((), jax.tree.leaves(inner.params)[0].dtype)
         )
 
     def step(self, state: AveragedState, inputs: Any, target: Any) -> tuple[AveragedState, StepInfo]:
@@ -42,10 +42,10 @@ class Averaged:
     def step_unchecked(self, state: AveragedState, inputs: Any, target: Any) -> tuple[AveragedState, StepInfo]:
         """average <- average + c_t (theta_t - average), c_t = (1 + power) / (t + power): the plain mean for power 0."""
         inner, info = self.learner.step_unchecked(state.inner, inputs, target)
-        count = state.count + 1
-        share = (1 + self.power) / (count + self.power)
+        steps = state.steps + 1
+        share = (1 + self.power) / (steps + self.power)
         params = jax.tree.map(lambda average, new: average + share * (new - average), state.params, inner.params)
-        return AveragedState(inner=inner, params=params, count=count), info
+        return AveragedState(inner=inner, params=params, steps=steps), info
 
     def predict(self, state: AveragedState, inputs: Any) -> Prediction:
         """What the averaged parameters expect."""

@@ -92,7 +92,7 @@ def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any)
 
 def _look(learner: Learner, state: LearnerState, inputs: Any, targets: Array, key: Array) -> Looks:
     def one(u: Any, y: Array, key: Array) -> Looks:
-        look = learner._look(state, u, y, None, key)
+        look = learner.look(state, u, y, key)
         return Looks(seen=look.seen, raw=look.around.raw, log_prob=look.log_prob, observed=look.observed)
 
     return jax.vmap(one)(inputs, targets, jax.random.split(key, len(targets)))
@@ -102,7 +102,7 @@ def _rates(learner: Learner, state: LearnerState, looks: Looks) -> tuple[Rate, c
     """The keep of the whole batch, and each observation's weight; only observed ones count."""
     numbers = jnp.cumsum(looks.observed.astype(looks.log_prob.dtype))
     before = counter.value(state.steps, looks.log_prob.dtype)
-    rates = jax.vmap(learner._rate)(jnp.maximum(before + numbers, 1.0), looks.observed)
+    rates = jax.vmap(learner.rate)(jnp.maximum(before + numbers, 1.0), looks.observed)
     steps = jax.lax.fori_loop(0, jnp.sum(looks.observed), lambda _, count: counter.increment(count), state.steps)
     return Rate(keep=jnp.prod(rates.keep), weight=rates.weight), steps
 

@@ -110,58 +110,63 @@ class Learner:
             gram = self.curvature.quadratic(state.curvature, _jacobian(around))
             return make_prediction(self.model.outputs, around.raw, gram)
 
-    def step_unchecked(
-        self, state: LearnerState, inputs: Any, target: Any, at: Params | None = None
-    ) -> tuple[LearnerState, StepInfo]:
-        """`step` on values already checked, for use inside other transformations.
-
-        `at` is where to linearise, `state.params` unless given; the prior stays where it is.
-        """
+    def step_unchecked(self, state: LearnerState, inputs: Any, target: Any) -> tuple[LearnerState, StepInfo]:
+        """`step` on values already checked, for use inside other transformations."""
         inputs, target = in_precision_of(state.params, (inputs, jnp.asarray(target)))
         with jax.default_matmul_precision("highest"):
-            if self.control.relinearize and at is None:
-                at = self._relinearized(state, inputs, target)
-            return self._learn(state, inputs, target, at)
+            return self._learn(state, inputs, target)
 
-    def _learn(
-        self, state: LearnerState, inputs: Any, target: Array, at: Params | None
-    ) -> tuple[LearnerState, StepInfo]:
+    def _learn(self, state: LearnerState, inputs: Any, target: Array) -> tuple[LearnerState, StepInfo]:
         next_key, draw_key = jax.random.split(state.key)
-        look = self._look(state, inputs, target, at, draw_key)
+        look = self.look(state, inputs, target, draw_key)
         steps = counter.increment(state.steps)
-        rate = self._rate(counter.value(steps, look.log_prob.dtype), look.observed)
-        weight, outliers = self._weigh(state, look.seen, rate)
-        update = self._update(state, look, target, rate, weight)
-
-        learned = LearnerState(
-            params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
-            curvature=update.state,
-            carry=self.model.correct(look.around.carry, update.step),
-            steps=jax.tree.map(lambda new, old: jnp.where(look.observed, new, old), steps, state.steps),
-            outliers=outliers,
-            key=state.key,
-            prior_params=state.prior_params,
-        )
-        # One bad value never poisons the state: a step that is not finite is not taken.
-        finite = (
-            jnp.isfinite(update.step @ update.step) & jnp.all(jnp.isfinite(update.gram)) & jnp.isfinite(look.log_prob)
-        )
-        kept = jax.tree.map(
-            lambda new, old: jnp.where(finite, new, old), learned._replace(key=()), state._replace(key=())
-        )
+        rate = self.rate(counter.value(steps, look.log_prob.dtype), look.observed)
+        weight, outliers = self.weigh(state, look.seen, rate)
+        update = self.update(state, look, target, rate, weight)
         info = StepInfo(
             log_prob=look.log_prob,
             prediction=make_prediction(
                 self.model.outputs, look.around.raw, update.gram if look.seen.lift is None else None
             ),
             observed=look.observed,
-            accepted=finite,
+            # One bad value never poisons the state: a step that is not finite is not taken.
+            accepted=jnp.isfinite(update.step @ update.step + jnp.sum(update.gram) + look.log_prob),
             weight=weight,
         )
-        return kept._replace(key=next_key), info
+        ahead = jnp.zeros_like(update.step)
+        if self.control.relinearize:
+            ahead, look, update = self._relinearized(state, inputs, target, draw_key, rate, weight, update)
+        learned = LearnerState(
+            params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
+            curvature=update.state,
+            carry=self.model.correct(look.around.carry, update.step - ahead),
+            steps=jax.tree.map(lambda new, old: jnp.where(look.observed, new, old), steps, state.steps),
+            outliers=outliers,
+            key=next_key,
+            prior_params=state.prior_params,
+        )
+        accepted = info.accepted & jnp.isfinite(update.step @ update.step)
+        kept = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), learned, state._replace(key=next_key))
+        return kept, info._replace(accepted=accepted)
 
-    def _look(self, state: LearnerState, inputs: Any, target: Array, at: Params | None, key: Array) -> Look:
-        """The observation's quadratic around `at`, seen from `state.params`."""
+    def _relinearized(
+        self, state: LearnerState, inputs: Any, target: Array, key: Array, rate: Rate, weight: Array, first: Update
+    ) -> tuple[Float[Array, " p"], Look, Update]:
+        """The iterated filter: linearise where the last linearisation led, from the same prior, so y counts once."""
+
+        def again(ahead: Float[Array, " p"]) -> tuple[Look, Update]:
+            at = jax.tree.map(jnp.add, state.params, self.model.unravel(ahead))
+            look = self.look(state, inputs, target, key, at)
+            return look, self.update(state, look, target, rate, weight)
+
+        def improve(iteration: Array, ahead: Float[Array, " p"]) -> Float[Array, " p"]:
+            return again(ahead)[1].step
+
+        ahead = jax.lax.fori_loop(0, self.control.relinearize - 1, improve, first.step)
+        return ahead, *again(ahead)
+
+    def look(self, state: LearnerState, inputs: Any, target: Array, key: Array, at: Params | None = None) -> Look:
+        """The observation's quadratic around `at` (`state.params` unless given), seen from `state.params`."""
         outputs = self.model.outputs
         around = self.model.linearize(state.params if at is None else at, state.carry, inputs)
         observed = outputs.observe(around.raw, target)
@@ -182,18 +187,20 @@ class Learner:
         """Whether score and factor ask for fewer backward passes than there are outputs, and nothing else asks."""
         return factor.shape[1] + 1 < len(factor) and self.robust is None and not self.control.newton
 
-    def _rate(self, count: Float[Array, ""], observed: Bool[Array, ""]) -> Rate:
+    def rate(self, count: Float[Array, ""], observed: Bool[Array, ""]) -> Rate:
         """Nothing is forgotten where nothing is observed."""
         rate = self.rates.at(count, prior_kept=self.prior_weight is not None)
         return Rate(keep=jnp.where(observed, rate.keep, 1.0), weight=rate.weight)
 
-    def _weigh(self, state: LearnerState, seen: Seen, rate: Rate) -> tuple[Array, Array]:
+    def weigh(self, state: LearnerState, seen: Seen, rate: Rate) -> tuple[Array, Array]:
+        """What the observation counts for, and how many outliers have now come in a row."""
         if self.robust is None:
             return jnp.ones_like(rate.keep), state.outliers
         gram = self.curvature.quadratic(state.curvature, seen.rows) / rate.keep
         return self.robust.weigh(surprise(seen.score, seen.factor, gram), state.outliers)
 
-    def _update(self, state: LearnerState, look: Look, target: Array, rate: Rate, weight: Array) -> Update:
+    def update(self, state: LearnerState, look: Look, target: Array, rate: Rate, weight: Array) -> Update:
+        """What is known after the observation, and the step that goes with it."""
         restore, offset = None, None
         if self.prior_weight is not None:
             # Prop. 4: what forgetting takes from n ln(prior) is given back at once.
@@ -207,20 +214,6 @@ class Learner:
         return self.curvature.update(
             state.curvature, look.seen.rows, respond, keep=rate.keep, restore=restore, offset=offset
         )
-
-    def _relinearized(self, state: LearnerState, inputs: Any, target: Array) -> Params:
-        """The iterated filter: where to linearise next is where the last linearisation led, from the same prior."""
-        _, draw_key = jax.random.split(state.key)
-        count = counter.value(counter.increment(state.steps), ravel(state.params).dtype)
-
-        def again(iteration: Array, at: Params) -> Params:
-            look = self._look(state, inputs, target, at, draw_key)
-            rate = self._rate(count, look.observed)
-            weight = self._weigh(state, look.seen, rate)[0]
-            update = self._update(state, look, target, rate, weight)
-            return jax.tree.map(jnp.add, state.params, self.model.unravel(update.step))
-
-        return jax.lax.fori_loop(0, self.control.relinearize, again, state.params)
 
 
 def _jacobian(around: Linearization) -> Float[Array, "k p"]:

@@ -31,13 +31,14 @@ def run(
     with explain_shapes(learner.model, state.params, state.carry, jax.tree.map(lambda leaf: leaf[0], inputs)):
         inputs, targets = jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets)
         if batch_size == 1:
-            return _scan(learner, state, inputs, targets)
+            return scan(learner, state, inputs, targets)
         check_batchable(learner)
         return _run_batches(learner, state, inputs, targets, batch_size)
 
 
 @partial(jax.jit, static_argnums=0)
-def _scan(learner: Learner, state: LearnerState, inputs: Any, targets: Any) -> tuple[LearnerState, StepInfo]:
+def scan(learner: Learner, state: LearnerState, inputs: Any, targets: Any) -> tuple[LearnerState, StepInfo]:
+    """`run` on values already checked, for use inside other transformations."""
     return jax.lax.scan(lambda state, row: learner.step_unchecked(state, *row), state, (inputs, targets))
 
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.families.base import Event, Family, Natural, Raw
+from natkal.families.product import Product
 from natkal.typing import Array, Bool, Float
 
 
@@ -92,4 +93,6 @@ def in_natural_coordinates(family: Family) -> Family:
     >>> in_natural_coordinates(Exponential()).score(jnp.array([-0.5]), jnp.array(3.0)).tolist()
     [1.0]
     """
+    if isinstance(family, Product):  # part by part, so that a missing part leaves the others as they are
+        return Product(*map(in_natural_coordinates, family.families))
     return family if isinstance(family, _NaturalCoordinates) else _NaturalCoordinates(family)

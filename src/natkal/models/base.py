@@ -23,8 +23,15 @@ class Linearization(NamedTuple):
 class Model(Protocol):
     """Anything that predicts one observation from parameters, a carry and an input."""
 
-    params: Params
-    outputs: Family
+    @property
+    def params(self) -> Params:
+        """The structure and shapes of the parameters."""
+        ...
+
+    @property
+    def outputs(self) -> Family:
+        """The law of an observation given the raw output."""
+        ...
 
     @property
     def size(self) -> int:

@@ -1,8 +1,10 @@
 """The built-in models and streams of the certificate: every family, linear and with a hidden layer."""
 
+import itertools
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from natkal.families import (
@@ -19,7 +21,7 @@ from natkal.families import (
     Product,
 )
 from natkal.families.base import Family
-from natkal.models import StaticModel, mlp_apply, mlp_params, static_model
+from natkal.models import StaticModel, mlp_apply, static_model
 from natkal.paper.compiling import run_once
 from natkal.paper.dictionary import fan_in_prior
 from natkal.typing import Array, Params
@@ -38,14 +40,13 @@ class Case(NamedTuple):
 
 
 def builtin_families() -> dict[str, Family]:
-    """One of each family, by name; a second form of the categorical, with all k logits put out."""
+    """One of each family, by name."""
     return {
         "Gaussian": Gaussian(0.5),
         "Gaussian, 2-d": Gaussian(np.array([[1.0, 0.3], [0.3, 0.5]])),
         "Gaussian, unknown variance": GaussianUnknownVariance(),
         "Bernoulli": Bernoulli(),
         "Categorical": Categorical(3),
-        "Categorical, k logits": Categorical(3),
         "Binomial": Binomial(5),
         "Multinomial": Multinomial(4, 3),
         "Poisson": Poisson(),
@@ -57,28 +58,32 @@ def builtin_families() -> dict[str, Family]:
 
 
 def builtin_cases() -> tuple[Case, ...]:
-    """All built-in cases, each stream drawn from the family itself with its own fixed seed."""
-    return tuple(
-        build_case(f"{name}, {shape}", family, hidden, outputs=3 if "logits" in name else family.raw_dim, seed=seed)
-        for seed, (name, family) in enumerate(builtin_families().items())
-        for shape, hidden in (("linear", ()), ("MLP", (HIDDEN,)))
-    )
+    """All built-in cases, each stream drawn from the family itself with its own fixed seed.
+
+    The linear categorical model puts out k-1 log-odds, the one with a hidden layer all k logits.
+    """
+    cases = []
+    for seed, (name, family) in enumerate(builtin_families().items()):
+        logits = family.k if isinstance(family, Categorical) else family.raw_dim
+        cases.append(build_case(f"{name}, linear", family, (), outputs=family.raw_dim, seed=seed))
+        cases.append(build_case(f"{name}, MLP", family, (HIDDEN,), outputs=logits, seed=seed))
+    return tuple(cases)
 
 
 def build_case(
     name: str, family: Family, hidden: tuple[int, ...], *, outputs: int, seed: int, steps: int = STEPS
 ) -> Case:
     """A network under `family` and a stream from another network like it: inputs uniform in [-1, 1], y ~ family."""
+    rng = np.random.default_rng(seed)
     sizes = (INPUTS, *hidden, outputs)
+    start, truth = _network(rng, sizes), _network(rng, sizes)
+    inputs = jnp.asarray(rng.uniform(-1, 1, (steps, INPUTS)))
 
-    def draw(key: Array) -> tuple[Params, Array, Array]:
-        start_key, truth_key, input_key, target_key = jax.random.split(key, 4)
-        start, truth = mlp_params(start_key, sizes), mlp_params(truth_key, sizes)
-        inputs = jax.random.uniform(input_key, (steps, INPUTS), minval=-1, maxval=1)
+    def draw(key: Array, inputs: Array, truth: Params) -> Array:
         naturals = jax.vmap(lambda u: family.link(mlp_apply(truth, u)))(inputs)
-        return start, inputs, jax.vmap(family.sample)(jax.random.split(target_key, steps), naturals)
+        return jax.vmap(family.sample)(jax.random.split(key, steps), naturals)
 
-    start, inputs, targets = run_once(draw, jax.random.key(seed))
+    targets = run_once(draw, jax.random.key(seed), inputs, truth)
     # A tenth of the fan-in prior: wide enough to learn, narrow enough for one observation not to overshoot.
     prior_cov = jax.tree.map(lambda variance: 0.1 * variance, fan_in_prior(start))
     return Case(
@@ -88,3 +93,14 @@ def build_case(
         targets=targets,
         prior_cov=prior_cov,
     )
+
+
+def _network(rng: np.random.Generator, sizes: tuple[int, ...]) -> Params:
+    """Weights and biases N(0, 1/fan-in), in the layout of `mlp_apply`."""
+    return [
+        {
+            "weight": jnp.asarray(rng.normal(0, fan_in**-0.5, (fan_in, fan_out))),
+            "bias": jnp.asarray(rng.normal(0, fan_in**-0.5, fan_out)),
+        }
+        for fan_in, fan_out in itertools.pairwise(sizes)
+    ]

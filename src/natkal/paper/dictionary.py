@@ -10,7 +10,7 @@ import numpy as np
 
 from natkal.families.checks import is_concrete
 from natkal.paper.prior import initial_cov as regularized_prior_cov
-from natkal.paper.schedules import check_fadings, check_rates, constant, inverse_sqrt, inverse_time, tabulate
+from natkal.paper.schedules import Number, check_fadings, check_rates, constant, inverse_sqrt, inverse_time, tabulate
 from natkal.paper.solve import inverse
 from natkal.typing import Array, Float, Params
 
@@ -41,8 +41,8 @@ def fading_from_learning_rate(etas: Float[Array, " times"] | np.ndarray | Sequen
     >>> fading_from_learning_rate(jnp.array([0.5, 0.5, 0.5])).tolist()
     [0.5, 0.5]
     """
-    check_rates("etas", etas)
     rates = jnp.asarray(etas, float)
+    check_rates("etas", rates)
     if rates.ndim != 1 or rates.shape[0] < 1:
         raise ValueError(f"etas: expected the vector eta_0 .. eta_T, got shape {rates.shape}")
     before, now = rates[:-1], rates[1:]
@@ -50,17 +50,17 @@ def fading_from_learning_rate(etas: Float[Array, " times"] | np.ndarray | Sequen
 
 
 def learning_rate_from_fading(
-    lambdas: Float[Array, " steps"] | np.ndarray | Sequence[float], eta_0: float | Float[Array, ""]
+    lambdas: Float[Array, " steps"] | np.ndarray | Sequence[float], eta_0: Number
 ) -> Float[Array, " times"]:
     """eta_0 .. eta_T from lambda_1 .. lambda_T: S_0 = 1/eta_0, S_t = (1 - lambda_t) S_{t-1} + 1, eta_t = 1/S_t.
 
     >>> import jax.numpy as jnp
-    >>> learning_rate_from_fading(jnp.zeros(3), 1.0).tolist() == [1, 1 / 2, 1 / 3, 1 / 4]
-    True
+    >>> [round(float(eta), 3) for eta in learning_rate_from_fading(jnp.zeros(3), 1.0)]
+    [1.0, 0.5, 0.333, 0.25]
     """
-    check_fadings("lambdas", lambdas)
-    check_rates("eta_0", eta_0)
     fadings = jnp.asarray(lambdas, float)
+    check_fadings("lambdas", fadings)
+    check_rates("eta_0", eta_0)
     if fadings.ndim != 1:
         raise ValueError(f"lambdas: expected the vector lambda_1 .. lambda_T, got shape {fadings.shape}")
 
@@ -77,7 +77,7 @@ def learning_rate_from_fading(
 
 
 def to_natural_gradient(
-    params: Float[Array, " p"], cov: Float[Array, "p p"], learning_rate: float | Float[Array, ""]
+    params: Float[Array, " p"], cov: Float[Array, "p p"], learning_rate: Number
 ) -> tuple[Float[Array, " p"], Float[Array, "p p"]]:
     """(s_t, P_t) as (theta_t, J_t) = (s_t, eta_t P_t^-1)   (Prop. 3; eta_t = 1/(t+1) in Thm 2)."""
     check_rates("learning_rate", learning_rate)
@@ -87,8 +87,8 @@ def to_natural_gradient(
 def to_kalman(
     params: Float[Array, " p"],
     fisher: Float[Array, "p p"],
-    learning_rate: float | Float[Array, ""],
-    fisher_decay: float | Float[Array, ""] | None = None,
+    learning_rate: Number,
+    fisher_decay: Number | None = None,
 ) -> tuple[Float[Array, " p"], Float[Array, "p p"]]:
     """(theta_t, J_t) as (s_t, P_t) = (theta_t, eta_t J_t^-1)   (Prop. 3).
 
@@ -109,13 +109,13 @@ def to_kalman(
 # -- priors ------------------------------------------------------------------------------------------------------------
 
 
-def prior_cov_from_fisher(fisher: Float[Array, "p p"], eta_0: float | Float[Array, ""]) -> Float[Array, "p p"]:
+def prior_cov_from_fisher(fisher: Float[Array, "p p"], eta_0: Number) -> Float[Array, "p p"]:
     """P_0 = eta_0 J_0^-1   (Prop. 3)."""
     check_rates("eta_0", eta_0)
     return eta_0 * inverse(fisher)
 
 
-def prior_fisher_from_cov(cov: Float[Array, "p p"], eta_0: float | Float[Array, ""]) -> Float[Array, "p p"]:
+def prior_fisher_from_cov(cov: Float[Array, "p p"], eta_0: Number) -> Float[Array, "p p"]:
     """J_0 = eta_0 P_0^-1   (Prop. 3; eta_0 = 1 in Thm 2)."""
     check_rates("eta_0", eta_0)
     return eta_0 * inverse(cov)

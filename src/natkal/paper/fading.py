@@ -6,11 +6,11 @@ from typing import Any
 
 from natkal.families.base import Family
 from natkal.paper.kalman import ExtendedKalmanFilter, KalmanState, Mean, ProcessNoise, Transition, stay
-from natkal.paper.schedules import check_fadings
+from natkal.paper.schedules import Number, check_fadings
 from natkal.typing import Array, Float
 
 
-def fade(cov: Float[Array, "p p"], fading: float | Float[Array, ""]) -> Float[Array, "p p"]:
+def fade(cov: Float[Array, "p p"], fading: Number) -> Float[Array, "p p"]:
     """P_{t-1} <- P_{t-1} / (1 - lambda_t), before the transition step."""
     return cov / (1 - fading)
 
@@ -24,7 +24,7 @@ class FadingKalmanFilter:
 
     h: Mean
     family: Family
-    fading: float | Array | Callable[[Any], Any]
+    fading: Number | Callable[[Any], Any]
     f: Transition = stay
     Q: ProcessNoise = None
 

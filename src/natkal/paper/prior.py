@@ -9,7 +9,7 @@ from natkal.families.base import Family
 from natkal.paper.gradient import loss_gradient
 from natkal.paper.kalman import KalmanState, Mean, error, gain, mean_jacobian, noise_cov, posterior_cov
 from natkal.paper.natural_gradient import NaturalGradientState, natural_gradient, update_fisher, update_params
-from natkal.paper.schedules import Schedule
+from natkal.paper.schedules import Number, Schedule
 from natkal.paper.solve import inverse, solve
 from natkal.typing import Array, Float
 
@@ -25,20 +25,18 @@ def fading_at(learning_rate: Schedule, t: Any) -> Any:
     return 1 - (eta(t - 1) / eta(t) - eta(t - 1))
 
 
-def initial_cov(
-    prior_cov: Float[Array, "p p"], eta_1: float | Float[Array, ""], prior_weight: float | Float[Array, ""]
-) -> Float[Array, "p p"]:
+def initial_cov(prior_cov: Float[Array, "p p"], eta_1: Number, prior_weight: Number) -> Float[Array, "p p"]:
     """P_0 = eta_1 / (1 + n_prior eta_1) Sigma_0   (Prop. 4)."""
     return eta_1 / (1 + prior_weight * eta_1) * prior_cov
 
 
-def pull(
+def weight_decay(
     params: Float[Array, " p"],
     prior_params: Float[Array, " p"],
     prior_precision: Float[Array, "p p"],
-    weight: float | Float[Array, ""],
+    weight: Number,
 ) -> Float[Array, " p"]:
-    """lambda_t n_prior Sigma_0^-1 (theta - theta_prior): the weight decay of Prop. 4."""
+    """lambda_t n_prior Sigma_0^-1 (theta - theta_prior): Prop. 4's extra gradient; `weight` is lambda_t n_prior."""
     return weight * prior_precision @ (params - prior_params)
 
 
@@ -55,7 +53,7 @@ class PriorKeepingFilter:
     learning_rate: Schedule
     prior_params: Float[Array, " p"]
     prior_cov: Float[Array, "p p"]
-    prior_weight: float | Array = 1.0
+    prior_weight: Number = 1.0
 
     def init(self) -> KalmanState:
         """theta_prior and P_0 = eta_1 / (1 + n_prior eta_1) Sigma_0."""
@@ -65,11 +63,10 @@ class PriorKeepingFilter:
     def renew(self, state: KalmanState) -> KalmanState:
         """The maximum and the inverse Hessian of (1 - lambda_t) Lbar_{t-1} + lambda_t n_prior ln pi."""
         fading = fading_at(self.learning_rate, state.steps + 1)
-        prior_precision = inverse(self.prior_cov)
-        precision = (1 - fading) * inverse(state.cov) + fading * self.prior_weight * prior_precision
-        decay = pull(state.estimate, self.prior_params, prior_precision, fading * self.prior_weight)
+        kept, renewed = (1 - fading) * inverse(state.cov), fading * self.prior_weight * inverse(self.prior_cov)
+        precision = kept + renewed
         return KalmanState(
-            estimate=state.estimate - solve(precision, decay),
+            estimate=solve(precision, kept @ state.estimate + renewed @ self.prior_params),
             cov=inverse(precision),
             steps=state.steps,
         )
@@ -96,7 +93,7 @@ class RegularizedNaturalGradient:
     learning_rate: Schedule
     prior_params: Float[Array, " p"]
     prior_cov: Float[Array, "p p"]
-    prior_weight: float | Array = 1.0
+    prior_weight: Number = 1.0
 
     def init(self) -> NaturalGradientState:
         """theta_prior and J_0 = Sigma_0^-1."""
@@ -112,7 +109,7 @@ class RegularizedNaturalGradient:
         estimate = learner.fisher(self.h, self.family, state.params, u, y, state.key)
         fisher = update_fisher(state.fisher, estimate, eta)
         gradient = loss_gradient(self.h, self.family, state.params, u, y)
-        decay = pull(state.params, self.prior_params, prior_precision, fading * self.prior_weight)
+        decay = weight_decay(state.params, self.prior_params, prior_precision, fading * self.prior_weight)
         regularized = fisher + eta * self.prior_weight * prior_precision
         params = update_params(state.params, regularized, gradient + decay, eta)
         return NaturalGradientState(params=params, fisher=fisher, steps=t, key=state.key)

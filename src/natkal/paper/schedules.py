@@ -9,27 +9,30 @@ import numpy as np
 from natkal.families.checks import is_concrete
 from natkal.typing import Array, Float
 
+Number = float | int | Float[Array, ""]
+"""One number, known or traced."""
+
 Schedule = Callable[[Any], Any]
 """`t -> rate`, any function that JAX can trace."""
 
-Rate = float | Array | Schedule
+Rate = Number | Schedule
 """A number, or a function of t."""
 
 
-def inverse_time(cst: float = 1.0) -> Schedule:
+def inverse_time(cst: float | int = 1.0) -> Schedule:
     """eta_t = 1/(t + cst): no forgetting, the prior weighs as much as cst observations (Thm 2 has cst = 1)."""
     if not cst >= 1:
         raise ValueError(f"cst: 1/(t + cst) is a rate in (0, 1] from t = 0 on for cst >= 1 only, got {cst}")
     return lambda t: 1 / (t + cst)
 
 
-def constant(eta: float) -> Schedule:
+def constant(eta: Number) -> Schedule:
     """eta_t = eta: a constant forgetting factor lambda = eta (after Prop. 3)."""
     check_rates("eta", eta)
     return lambda t: jnp.full(jnp.shape(t), eta)
 
 
-def inverse_sqrt(cst: float = 1.0, scale: float = 1.0) -> Schedule:
+def inverse_sqrt(cst: float | int = 1.0, scale: float | int = 1.0) -> Schedule:
     """eta_t = scale / sqrt(t + cst): a filter on the O(sqrt t) most recent observations (after Prop. 3)."""
     if not cst > 0:
         raise ValueError(f"cst: scale / sqrt(t + cst) needs cst > 0, got {cst}")

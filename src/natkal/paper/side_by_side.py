@@ -14,7 +14,7 @@ from natkal.paper.claims import Deviation, deviation
 from natkal.paper.fisher import change_parameters, fisher_by_enumeration, fisher_by_hessian, information
 from natkal.paper.information import InformationFilter
 from natkal.paper.natural_gradient import natural_gradient
-from natkal.paper.schedules import Schedule, inverse_time, tabulate
+from natkal.paper.schedules import Number, Schedule, inverse_time, tabulate
 from natkal.paper.solve import inverse, solve
 from natkal.paper.support import finite_support
 from natkal.typing import Array, Float
@@ -134,7 +134,7 @@ def rates(at: Setting, schedules: Sequence[Schedule], steps: int) -> Comparison:
     return Comparison(jax.vmap(begin)(etas, lambdas), step)
 
 
-def kept_prior(at: Setting, learning_rate: Schedule, prior_weight: float) -> Comparison:
+def kept_prior(at: Setting, learning_rate: Schedule, prior_weight: Number) -> Comparison:
     """The filter that keeps its prior against the regularised natural gradient (Prop. 4); `prior_cov` is Sigma_0."""
     arguments = (at.h, at.family, learning_rate, at.params, at.prior_cov, prior_weight)
     filter_, learner = prior.PriorKeepingFilter(*arguments), prior.RegularizedNaturalGradient(*arguments)

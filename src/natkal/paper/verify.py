@@ -16,7 +16,7 @@ from natkal.paper.claims import ClaimResult, Deviation, deviation, result
 from natkal.paper.compiling import run_once
 from natkal.paper.dictionary import fan_in_prior
 from natkal.paper.kalman import mean_function
-from natkal.paper.schedules import Schedule, constant, inverse_sqrt, inverse_time
+from natkal.paper.schedules import Number, Schedule, constant, inverse_sqrt, inverse_time
 from natkal.paper.side_by_side import (
     Comparison,
     Findings,
@@ -45,7 +45,7 @@ def verify(
     targets: Any,
     *,
     prior_cov: Any = None,
-    prior_weight: float = 1.0,
+    prior_weight: Number = 1.0,
     schedules: Mapping[str, Schedule] | None = None,
     tolerance: float = 1e-10,
     name: str = "model",
@@ -70,6 +70,9 @@ def verify(
     targets = np.asarray(targets)
     model.family.check_targets(targets)
     steps = len(targets)
+    for rows in jax.tree.leaves(inputs):
+        if len(rows) != steps:
+            raise ValueError(f"inputs: {len(rows)} rows, but targets has {steps}")
     chosen = SCHEDULES if schedules is None else schedules
     last = list(chosen)[-1]
     at = Setting(mean_function(model), model.family, params, _dense(model, prior_cov))
@@ -110,7 +113,7 @@ def verify(
     return tuple(rows)
 
 
-def engine(model: StaticModel, at: Setting, eta: Schedule, prior_weight: float) -> Comparison:
+def engine(model: StaticModel, at: Setting, eta: Schedule, prior_weight: Number) -> Comparison:
     """The engine in its three guises against the paper's algorithms at the same rates: it is filter and gradient."""
 
     def fading_at(t: Any) -> Any:
@@ -148,14 +151,20 @@ def _dense(model: StaticModel, prior_cov: Any) -> Array:
     """`prior_cov` as a matrix on the flat parameters."""
     flat = ravel(model.params)
     given = fan_in_prior(model.params) if prior_cov is None else prior_cov
-    if jax.tree.structure(given) == jax.tree.structure(0):
-        matrix = jnp.asarray(given, flat.dtype)
-        if matrix.shape == (flat.size, flat.size):
-            return matrix
-        variances = jnp.broadcast_to(matrix.ravel() if matrix.ndim else matrix, flat.shape)
-    else:
-        variances = ravel(jax.tree.map(lambda leaf, value: jnp.broadcast_to(value, leaf.shape), model.params, given))
-    return jnp.diag(variances.astype(flat.dtype))
+    if jax.tree.structure(given) == jax.tree.structure(model.params) and np.shape(given) != (flat.size, flat.size):
+        try:
+            variances = jax.tree.map(lambda leaf, value: jnp.broadcast_to(value, jnp.shape(leaf)), model.params, given)
+        except ValueError as error:
+            raise ValueError(f"prior_cov: its shapes are not those of the parameters ({error})") from error
+        return jnp.diag(ravel(variances).astype(flat.dtype))
+    shape = np.shape(given) if jax.tree.structure(given) == jax.tree.structure(0) else None
+    if shape not in ((), (flat.size,), (flat.size, flat.size)):
+        raise ValueError(
+            f"prior_cov: neither variances like the parameters, nor a number, nor {flat.size} variances, nor a "
+            f"{flat.size} x {flat.size} matrix, got {given!r}"
+        )
+    cov = jnp.asarray(given, flat.dtype)
+    return cov if cov.ndim == 2 else jnp.diag(jnp.broadcast_to(cov, flat.shape))
 
 
 def _check(model: StaticModel, params: Array, tolerance: float) -> None:
