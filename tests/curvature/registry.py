@@ -39,8 +39,11 @@ class Reference(Protocol):
 
 
 class Projected:
-    """Lambda_- = project(keep Lambda + restore Lambda_0); step = (Lambda_- + V V')^-1 (rows' e - restore Lambda_0 offset),
-    with inverses, literally; Lambda = project(Lambda_- + V V'). `project` acts on the precision, or on the covariance."""
+    """Condition exactly, then project the precision (or the covariance), with inverses, literally.
+
+    Lambda_- = project(keep Lambda + restore Lambda_0); step = (Lambda_- + V V')^-1 (rows' e - restore Lambda_0 offset);
+    Lambda = project(Lambda_- + V V').
+    """
 
     def __init__(self, prior_cov: np.ndarray, project: Callable[[np.ndarray], np.ndarray], *, covariance: bool) -> None:
         self.project = project
@@ -66,7 +69,7 @@ class Projected:
 
 
 class DiagonalPlusLowRank:
-    """Lambda = D + M; of M + V V' the `rank` largest eigenvalues relative to D stay in M, the diagonal of the rest joins D."""
+    """Lambda = D + M; of M + V V' the `rank` largest eigenvalues relative to D stay, the rest's diagonal joins D."""
 
     def __init__(self, prior_cov: np.ndarray, rank: int) -> None:
         self.rank = rank

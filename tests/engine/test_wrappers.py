@@ -84,7 +84,7 @@ def test_plan_counts_bytes_and_refuses_before_allocating(rtol: float) -> None:
     assert costs["diagonal()"].state_bytes == 79_510 * item
     assert result.recommended == "kronecker()"
     wide = jax.eval_shape(lambda: nk.mlp_params(jax.random.key(0), (1000, 2000, 10)))
-    with pytest.raises(ValueError, match=r"(?s)curvature: Dense needs .* kronecker\(\).*take this"):
+    with pytest.raises(ValueError, match=r"(?s)curvature: Dense needs .*kronecker\(\).*take this"):
         nk.online(nk.static_model(nk.mlp_apply, wide, nk.families.Categorical(10, minimal=False)))
     small = nk.static_model(lambda w, u: w @ u, jnp.zeros(3), nk.families.Gaussian(1.0))
     timed = nk.plan(small, inputs=jnp.ones(3), target=1.0)

@@ -1,7 +1,8 @@
 """One pass over real digits with every curvature, against Adam and SGD at their best rate in hindsight.
 
-natkal uses one setting throughout, chosen once for both streams and every curvature: prior variance 10/fan-in, fading 1e-3, step cap 3 (the
-default). Rivals choose their best of nine rates after the fact, by the same log loss before learning that is reported.
+natkal uses one setting throughout, chosen once for both streams and every curvature: prior variance 10/fan-in, fading
+1e-3, step cap 3 (the default). Rivals choose their best of nine rates after the fact, by the same log loss before
+learning that is reported.
 """
 
 import math
@@ -157,7 +158,7 @@ def row_of(name: str, setting: str, log_probs: jax.Array, params: Any, stream: S
 
 
 def interleaved_times(scans: dict[str, Any], stream: Stream, rounds: int = 5, steps: int = 100) -> dict[str, float]:
-    """Seconds per step: the quickest of several short scans, the learners taking turns so that load falls on all alike."""
+    """Seconds per step: the quickest of several short scans, taken in turns so that load falls on all alike."""
     inputs, targets = stream.inputs[:steps], stream.targets[:steps]
     times: dict[str, list[float]] = {name: [] for name in scans}
     for turn in range(rounds + 1):
@@ -229,7 +230,7 @@ def distances(report: Report) -> list[dict[str, Any]]:
 
 
 def large(report: Report) -> list[dict[str, Any]]:
-    """Ten million parameters, 784-3000-2500-10, a hundred observations each; the peak is of the whole process so far."""
+    """Ten million parameters, 784-3000-2500-10, a hundred observations each; the peak is the whole process so far."""
     stream = streams("mnist")
     rows = []
     for name, curvature in (
@@ -244,7 +245,7 @@ def large(report: Report) -> list[dict[str, Any]]:
             model, prior_cov=prior_cov, curvature=curvature, rates=nk.fading(FADING), fisher=nk.sampled(1)
         )
         begin = time.perf_counter()
-        state, info = nk.run(learner, learner.init(params), stream.inputs[:100], stream.targets[:100])
+        _, info = nk.run(learner, learner.init(params), stream.inputs[:100], stream.targets[:100])
         first, last = (-float(part.mean()) for part in (info.log_prob[:50], info.log_prob[50:]))
         rows.append(
             {

@@ -156,10 +156,10 @@ def _inverse_lower(lower: Float[Array, "blocks n n"]) -> Float[Array, "blocks n 
 def blocks(*, by: By = "neuron", decoupled: bool = False) -> Blocks:
     """A full covariance for each group of parameters, the groups independent.
 
-    `by="neuron"`: each unit's incoming weights and bias, p times fan-in numbers in all; `by="layer"`: each layer; or a function
-    from a leaf's path (as `jax.tree_util.keystr` writes it) to a label, one group per label. By default a block adds its own
-    Fisher matrix to its own precision; `decoupled` keeps the joint filter's covariance of each block (the decoupled
-    extended Kalman filter, node-decoupled with `by="neuron"`).
+    `by="neuron"`: each unit's incoming weights and bias, p times fan-in numbers in all; `by="layer"`: each layer; or a
+    function from a leaf's path (as `jax.tree_util.keystr` writes it) to a label, one group per label. By default a
+    block adds its own Fisher matrix to its own precision; `decoupled` keeps the joint filter's covariance of each block
+    (the decoupled extended Kalman filter, node-decoupled with `by="neuron"`).
 
     >>> import natkal as nk
     >>> nk.blocks(by=lambda path: "head" if "head" in path else "body").decoupled

@@ -24,7 +24,7 @@ from natkal.typing import Array, Bool, Float
 
 
 class Factors(NamedTuple):
-    """Lambda = scale (A x D) / trace on one layer, A over its inputs, D over its units, tr A = tr D = trace: P's factors.
+    """Lambda = scale (A x D) / trace on one layer, A over its inputs and D over its units, tr A = tr D = trace.
 
     `left` is A^-1 and `right` is D^-1.
     """
@@ -64,11 +64,12 @@ class Kronecker(Projected[KroneckerState]):
     """Projection of each layer's precision on a Kronecker product, by partial traces; build it with `kronecker`.
 
     With Lambda seen as a tensor (input i, unit a, input j, unit b): A = sum_a Lambda_iaja, D = sum_i Lambda_iaib, and
-    Lambda ~ A x D / tr Lambda. It is exact on products, so fading and a prior with one variance per input lose nothing; it
-    keeps the trace; and it is linear, so that sums of Fisher matrices need no more than sums of A and of D.
+    Lambda ~ A x D / tr Lambda. It is exact on products, so fading and a prior with one variance per input lose nothing;
+    it keeps the trace; and it is linear, so that sums of Fisher matrices need no more than sums of A and of D.
 
     For one observation a dense layer's rows are outer products y x', whatever the library: then nothing costs more than
-    m (n^2 + u^2 + n u). It is tested on the numbers; other rows (convolutions, recurrent cells) take the general path, m n u (n + u).
+    m (n^2 + u^2 + n u). It is tested on the numbers; other rows (convolutions, recurrent cells) take the general path,
+    m n u (n + u).
     """
 
     def init(self, prior: Prior) -> KroneckerState:
@@ -234,7 +235,7 @@ def _full_move(own: Factors, seen: Images, stack: Float[Array, "m n u"], weights
 
 
 def _thin_absorb(own: Factors, thin: Thin, seen: Images, stack: Array, factor: Float[Array, "m r"]) -> Factors:
-    """V_r = sum_k F_kr y_k x_k', so sum_r V_r V_r' = Y' [(F F') o (X X')] Y: a rank-m correction of A^-1; so of D^-1."""
+    """V_r = sum_k F_kr y_k x_k', so sum_r V_r V_r' = Y' [(F F') o (X X')] Y: a rank-m correction of A^-1."""
     fisher = factor @ factor.T
     left_inner, right_inner = inner_products(thin.left, thin.left), inner_products(thin.right, thin.right)
     return Factors(

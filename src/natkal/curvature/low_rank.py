@@ -79,7 +79,7 @@ class LowRank(Projected[LowRankState]):
         factor: Float[Array, "m r"],
         change: Float[Array, "r m"],
     ) -> LowRankState:
-        """[W; V'] turned so that its rows are orthogonal in the metric D^-1: the longest stay, of the others the diagonal."""
+        """[W; V'] turned until its rows are orthogonal in the metric D^-1: the longest stay, the rest joins D."""
         rank = len(state.directions)
         corner = jnp.zeros((rank, factor.shape[1]), factor.dtype)
         mix = jnp.block(

@@ -147,7 +147,8 @@ class Mixed:
             grams.append(gram)
             return Response(jnp.zeros((len(rows), 1), rows.dtype), jnp.zeros(len(rows), rows.dtype))
 
-        # An observation that says nothing: forgets, restores the prior, and shows the gram matrix and the pull of the prior.
+        # An observation that says nothing: forgets, restores the prior, and shows the gram matrix and the pull of the
+        # prior.
         forgotten = [
             self.curvatures[part].update(state.inner[part], part_rows[part], nothing, keep, restore, offsets[part])
             for part in range(count)
@@ -221,10 +222,10 @@ def frozen() -> Frozen:
 
 
 def mixed(curvatures: Mapping[str, Curvature]) -> Mixed:
-    """A curvature for each part of the parameters, chosen by a pattern of the leaf's path; the first that matches counts.
+    """A curvature for each part of the parameters, by the first pattern that a leaf's path matches.
 
-    Paths are as `jax.tree_util.keystr` writes them; `*` and `?` are wild, everything else stands for itself. The parts are independent
-    a priori, and one observation updates them jointly.
+    Paths are as `jax.tree_util.keystr` writes them; `*` and `?` are wild, everything else stands for itself. The parts
+    are independent a priori, and one observation updates them jointly.
 
     >>> import natkal as nk
     >>> curvature = nk.mixed({"[1]*": nk.dense(), "*": nk.diagonal()})

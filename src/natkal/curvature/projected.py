@@ -1,6 +1,8 @@
 """Condition exactly, then project: the update that every structured curvature shares."""
 
 import abc
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -28,7 +30,7 @@ class Projected(abc.ABC, Generic[S]):
         step        (Lambda_- + V V')^-1 (rows' e - restore Lambda_0 offset)     (exact: only m x m matrices are solved)
         posterior   Lambda   = project(Lambda_- + V V')                          (the structure's only approximation)
 
-    so the mean moves as a full filter with this prior would move it, and a structure is defined by its projection alone.
+    so the mean moves as a full filter with this prior would move it: a structure is defined by its projection alone.
     """
 
     @abc.abstractmethod
@@ -113,11 +115,11 @@ def inner_products(left: Float[Array, "m p"], right: Float[Array, "n p"]) -> Flo
     return left @ right.T
 
 
-def combine(weights: Float[Array, "m"], rows: Float[Array, "m *shape"]) -> Float[Array, "*shape"]:  # noqa: F821
+def combine(weights: Float[Array, " m"], rows: Float[Array, "m *shape"]) -> Float[Array, "*shape"]:
     """`sum_k weights_k rows_k`."""
     if len(rows) <= FEW:
         parts = [weight * row for weight, row in zip(weights, rows, strict=True)]
-        return sum(parts[1:], parts[0])
+        return functools.reduce(operator.add, parts)
     return jnp.tensordot(weights, rows, axes=1)
 
 
@@ -125,7 +127,7 @@ def outer_products(left: Float[Array, "m n"], right: Float[Array, "m u"]) -> Flo
     """`sum_k left_k right_k'`."""
     if len(left) <= FEW:
         parts = [one[:, None] * other[None, :] for one, other in zip(left, right, strict=True)]
-        return sum(parts[1:], parts[0])
+        return functools.reduce(operator.add, parts)
     return left.T @ right
 
 
@@ -133,7 +135,7 @@ def squares(factor: Float[Array, "m r"], rows: Float[Array, "m *shape"]) -> Floa
     """The diagonal of V V', V = rows' factor."""
     if len(rows) <= FEW and factor.shape[1] <= FEW:
         parts = [jnp.square(combine(column, rows)) for column in factor.T]
-        return sum(parts[1:], parts[0])
+        return functools.reduce(operator.add, parts)
     return jnp.sum(jnp.square(jnp.tensordot(factor.T, rows, axes=1)), axis=0)
 
 

@@ -106,10 +106,10 @@ def starts(layout: Layout) -> list[int]:
 def find_layers(layout: Layout) -> Layers:
     """Group the leaves of each container into layers.
 
-    A matrix or kernel of shape (inputs..., units) feeds one unit per index of its last axis; of its first, where only that
-    one matches a bias beside it. All matrices beside a single bias of their width share it (a recurrent cell); as many
-    biases as matrices are paired in order. Vectors beside no matrix are one unit each, with a scalar for bias, or one unit
-    per entry where several have the same length (a normalisation's scale and offset).
+    A matrix or kernel of shape (inputs..., units) feeds one unit per index of its last axis; of its first, where only
+    that one matches a bias beside it. All matrices beside a single bias of their width share it (a recurrent cell); as
+    many biases as matrices are paired in order. Vectors beside no matrix are one unit each, with a scalar for bias, or
+    one unit per entry where several have the same length (a normalisation's scale and offset).
     """
     containers: dict[str, list[int]] = {}
     for index, (path, _) in enumerate(layout):

@@ -43,8 +43,8 @@ def scan_batches(learner: Learner, state: LearnerState, inputs: Any, targets: Ar
 def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any) -> tuple[LearnerState, StepInfo]:
     """One step on b observations.
 
-    Lambda <- prod_i keep_i Lambda + sum_i weight_i V_i V_i',  theta <- theta + Lambda^-1 sum_i A_i' e_i, all linearised at
-    the same theta. Rates stay per observation: fading(1e-3) remembers 1,000 observations at any batch size, and in
+    Lambda <- prod_i keep_i Lambda + sum_i weight_i V_i V_i',  theta <- theta + Lambda^-1 sum_i A_i' e_i, all linearised
+    at the same theta. Rates stay per observation: fading(1e-3) remembers 1,000 observations at any batch size, and in
     Prop. 3 the batch of observations t - b + 1, ..., t has 1 - lambda = prod_i (eta_{i-1}/eta_i - eta_{i-1}).
     """
     inputs, targets = in_precision_of(state.params, (inputs, jnp.asarray(targets)))

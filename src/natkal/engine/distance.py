@@ -29,8 +29,8 @@ class Distance(NamedTuple):
 def distance(learner: Learner, inputs: Any, targets: Any, *, curvature: Curvature | None = None) -> Distance:
     """How far `learner`'s curvature is from the dense one (or from `curvature`) on this stream.
 
-    Both see the same observations, linearised at the parameters of the reference as it learns, so that what differs is the
-    curvature alone.
+    Both see the same observations, linearised at the parameters of the reference as it learns, so that what differs is
+    the curvature alone.
     """
     check_stream(learner.model, inputs, targets)
     reference = dataclasses.replace(learner, curvature=dense() if curvature is None else curvature)

@@ -76,7 +76,8 @@ def _scan(ensemble: Ensemble, state: EnsembleState, inputs: Any, targets: Any) -
 def ensemble(learner: Learner, members: int, *, weighted: bool = False) -> Ensemble:
     """`members` copies of a learner, each from its own draw of the prior, run side by side under `vmap`.
 
-    Predictions mix the members equally, or, `weighted`, by their likelihood so far (Gaussian particles: a mixture of filters).
+    Predictions mix the members equally, or, `weighted`, by their likelihood so far (Gaussian particles: a mixture of
+    filters).
     """
     if members < 1:
         raise ValueError(f"members: must be at least 1, got {members}")

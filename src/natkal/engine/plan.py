@@ -20,7 +20,7 @@ CANDIDATES: dict[str, Curvature] = {
     "quasi_diagonal()": quasi_diagonal(),
     "diagonal()": diagonal(),
 }
-"""By what they keep, most first; the order of their log losses on the benchmark too, Kronecker equal to neuron blocks."""
+"""By what they keep, most first."""
 
 PREFERRED = ("dense", "kronecker()", "quasi_diagonal()", "diagonal()")
 DENSE_WORK = 1e9
@@ -28,7 +28,7 @@ DENSE_WORK = 1e9
 
 
 class Cost(NamedTuple):
-    """One curvature: bytes it keeps, bytes a step needs at once, operations per observation, measured seconds or None."""
+    """Bytes kept, bytes a step needs at once, operations per observation, seconds per step where measured."""
 
     name: str
     state_bytes: int
@@ -63,8 +63,8 @@ class Plan(NamedTuple):
 def plan(model: Model, *, memory: int | None = None, inputs: Any = None, target: Any = None) -> Plan:
     """A table of curvatures for this model: memory, work, time; and a recommendation.
 
-    `memory` is the budget in bytes, what is free now unless given. With one row of `inputs` and one `target` the curvatures that
-    fit are timed here and now; without, nothing runs and nothing is allocated.
+    `memory` is the budget in bytes, what is free now unless given. With one row of `inputs` and one `target` the
+    curvatures that fit are timed here and now; without, nothing runs and nothing is allocated.
     """
     budget = available_memory() if memory is None else memory
     costs = []
@@ -132,7 +132,7 @@ def _variances(model: Model) -> jax.ShapeDtypeStruct:
 
 
 def _estimate(model: Model, curvature: Curvature) -> tuple[int, int, float]:
-    """State bytes; what a step needs at once (state before and after, rows and their images); multiply-adds, roughly."""
+    """State; what a step needs at once (state twice, rows, their images and products); multiply-adds, roughly."""
     state = state_bytes(model, curvature)
     itemsize = _variances(model).dtype.itemsize
     rows = model.outputs.raw_dim * model.size * itemsize

@@ -21,8 +21,8 @@ def run(
     families (labels are integers) and (n, d) for vector ones. The same as a loop over `learner.step`, in one
     `lax.scan`: returns the last state and all the `StepInfo`s, stacked.
 
-    With `batch_size` b, every b observations are one step: predicted and linearised at the same parameters, their Fisher
-    matrices summed (the last batch takes what is left). Rates still count observations; for several epochs, call
+    With `batch_size` b, every b observations are one step: predicted and linearised at the same parameters, their
+    Fisher matrices summed (the last batch takes what is left). Rates still count observations; for several epochs, call
     `run` again with the state it returned.
     """
     if batch_size < 1:

@@ -78,8 +78,9 @@ class UnscentedModel:
 def unscented(model: Model, *, sd: float, kappa: float = 0.0) -> UnscentedModel:
     """`model` seen through sigma points of standard deviation `sd` around the current parameters.
 
-    Use it like any model: `nk.online(nk.unscented(model, sd=0.1), ...)`. Predictions are averages over the sigma points, and a
-    unit at a kink or a plateau is seen at its width, not at a point. For small networks: 2p + 1 evaluations per step.
+    Use it like any model: `nk.online(nk.unscented(model, sd=0.1), ...)`. Predictions are averages over the sigma
+    points, and a unit at a kink or a plateau is seen at its width, not at a point. For small networks: 2p + 1
+    evaluations per step.
     """
     if not sd > 0:
         raise ValueError(f"sd: must be positive, got {sd}")
