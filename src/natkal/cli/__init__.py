@@ -7,6 +7,7 @@ import typer
 import natkal
 from natkal.cli.bench import bench
 from natkal.cli.learn import learn
+from natkal.cli.plan import plan
 from natkal.cli.verify import verify
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 app.command()(bench)
 app.command()(learn)
+app.command()(plan)
 app.command()(verify)
 
 
