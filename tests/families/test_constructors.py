@@ -50,7 +50,9 @@ def test_a_wrong_argument_is_named(build, message):
 
 
 @pytest.mark.parametrize(
-    "build", [Gaussian, NegativeBinomial, Gamma, lambda value: Gaussian(value * jnp.eye(2))], ids=str
+    "build",
+    [Gaussian, NegativeBinomial, Gamma, lambda value: Gaussian(value * jnp.eye(2))],
+    ids=["gaussian", "negative binomial", "gamma", "gaussian matrix"],
 )
 def test_a_parameter_may_be_traced(build):
     """A bank of learners is one vmap over a hyperparameter."""

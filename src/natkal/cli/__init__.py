@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 import natkal
+from natkal.cli.bench import bench
 from natkal.cli.learn import learn
+from natkal.cli.plan import plan
 from natkal.cli.predict import predict
 from natkal.cli.report import report
 from natkal.cli.verify import verify
@@ -17,7 +19,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.command()(bench)
 app.command()(learn)
+app.command()(plan)
 app.command()(predict)
 app.command()(report)
 app.command()(verify)

@@ -167,6 +167,7 @@ class Loop:
         return observe(running, jnp.stack(measured))
 
     def _outcomes(self, state: StreamState, prediction: Prediction, targets: Array) -> tuple[Array, Array]:
+        assert prediction.total_cov is not None  # left out only by learners that sample their Fisher factors
         parts = split_naturals(self.laws, prediction.natural, prediction.total_cov)
         scales = [jax.tree.map(lambda leaf, i=i: leaf[i], state.targets) for i in range(len(self.laws))]
         outcomes = [

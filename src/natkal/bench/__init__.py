@@ -1,0 +1,12 @@
+"""Benchmarks by name: one line each, imported when run.
+
+A benchmark is a module with `PARTS` (names of what it measures), `run_part(part, report) -> dict`, where `report(note)`
+tells the person watching, and `tables(results) -> [(title, rows, columns)]`, the rows being dictionaries.
+"""
+
+BENCHMARKS = {
+    "curvature": "natkal.bench.curvature",
+    "recurrent": "natkal.bench.recurrent",
+}
+
+__all__ = ["BENCHMARKS"]
