@@ -116,9 +116,8 @@ def main() -> None:
             measure("scikit-learn", path, min(arguments.rows, arguments.sklearn_rows)),
         ]
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    print(
-        f"{'':14}{'rows':>12}{'seconds':>10}{'cpu s':>8}{'rows/s':>12}{'learning only':>15}{'peak MB':>9}{'log loss':>10}"
-    )
+    columns = (("rows", 12), ("seconds", 10), ("cpu s", 8), ("rows/s", 12), ("learning only", 15), ("peak MB", 9))
+    print(" " * 14 + "".join(f"{name:>{width}}" for name, width in (*columns, ("log loss", 10))))
     for result in results:
         rate, inner = result["rows"] / result["seconds"], result["rows"] / result["inner_seconds"]
         print(
