@@ -127,7 +127,7 @@ def bars(names: Sequence[str], values: Sequence[Number], title: str) -> str:
     )
 
 
-def ticks(low: Number, high: Number, *, about: int = 5, whole: bool = False) -> list[float]:
+def ticks(low: Number, high: Number, *, about: int = 5, whole: bool = False) -> list[Number]:
     """Round numbers between low and high, about so many."""
     rough = (high - low) / about
     power = 10 ** math.floor(math.log10(rough))
@@ -135,7 +135,7 @@ def ticks(low: Number, high: Number, *, about: int = 5, whole: bool = False) -> 
     if whole:
         step = max(1.0, round(step))
     first = math.ceil(low / step - 1e-9)
-    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+    return [round(i * float(step), 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def short(value: Number, form: str = "") -> str:
