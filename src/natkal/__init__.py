@@ -9,17 +9,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, and a test holds the two together
     from natkal import families as families
     from natkal import paper as paper
+    from natkal.curvature import blocks as blocks
     from natkal.curvature import dense as dense
+    from natkal.curvature import diagonal as diagonal
+    from natkal.curvature import frozen as frozen
     from natkal.curvature import information as information
+    from natkal.curvature import kronecker as kronecker
+    from natkal.curvature import last_layer as last_layer
+    from natkal.curvature import low_rank as low_rank
+    from natkal.curvature import mixed as mixed
+    from natkal.curvature import quasi_diagonal as quasi_diagonal
     from natkal.curvature import square_root as square_root
     from natkal.engine import Learner as Learner
     from natkal.engine import Prediction as Prediction
     from natkal.engine import StepInfo as StepInfo
+    from natkal.engine import averaged as averaged
+    from natkal.engine import distance as distance
+    from natkal.engine import ensemble as ensemble
     from natkal.engine import exact as exact
     from natkal.engine import fading as fading
     from natkal.engine import learning_rate as learning_rate
     from natkal.engine import online as online
     from natkal.engine import outer_product as outer_product
+    from natkal.engine import plan as plan
     from natkal.engine import refine as refine
     from natkal.engine import robust as robust
     from natkal.engine import run as run
@@ -27,6 +39,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import state_filter as state_filter
     from natkal.engine import step_control as step_control
     from natkal.engine import switch as switch
+    from natkal.engine import unscented as unscented
     from natkal.models import cells as cells
     from natkal.models import immediate as immediate
     from natkal.models import kronecker_rtrl as kronecker_rtrl
@@ -46,17 +59,29 @@ __version__ = "0.1.0"
 _HOME = {
     "families": "natkal",
     "paper": "natkal",
+    "blocks": "natkal.curvature",
     "dense": "natkal.curvature",
+    "diagonal": "natkal.curvature",
+    "frozen": "natkal.curvature",
     "information": "natkal.curvature",
+    "kronecker": "natkal.curvature",
+    "last_layer": "natkal.curvature",
+    "low_rank": "natkal.curvature",
+    "mixed": "natkal.curvature",
+    "quasi_diagonal": "natkal.curvature",
     "square_root": "natkal.curvature",
     "Learner": "natkal.engine",
     "Prediction": "natkal.engine",
     "StepInfo": "natkal.engine",
+    "averaged": "natkal.engine",
+    "distance": "natkal.engine",
+    "ensemble": "natkal.engine",
     "exact": "natkal.engine",
     "fading": "natkal.engine",
     "learning_rate": "natkal.engine",
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
+    "plan": "natkal.engine",
     "refine": "natkal.engine",
     "robust": "natkal.engine",
     "run": "natkal.engine",
@@ -64,6 +89,7 @@ _HOME = {
     "state_filter": "natkal.engine",
     "step_control": "natkal.engine",
     "switch": "natkal.engine",
+    "unscented": "natkal.engine",
     "mlp_apply": "natkal.models",
     "mlp_params": "natkal.models",
     "static_model": "natkal.models",

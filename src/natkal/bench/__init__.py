@@ -5,6 +5,7 @@ tells the person watching, and `tables(results) -> [(title, rows, columns)]`, th
 """
 
 BENCHMARKS = {
+    "curvature": "natkal.bench.curvature",
     "recurrent": "natkal.bench.recurrent",
 }
 

@@ -71,3 +71,7 @@ class Curvature(Protocol):
     def to_dense(self, state: Any) -> Float[Array, "p p"]:
         """The covariance matrix P in full."""
         ...
+
+    def sample(self, state: Any, key: Array) -> Float[Array, " p"]:
+        """One draw from N(0, P)."""
+        ...

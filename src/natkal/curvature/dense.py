@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior, Response, Update
@@ -75,6 +76,10 @@ class Dense:
     def to_dense(self, state: DenseState) -> Float[Array, "p p"]:
         """P, as stored."""
         return state.cov
+
+    def sample(self, state: DenseState, key: Array) -> Float[Array, " p"]:
+        """One draw from N(0, P)."""
+        return jnp.linalg.cholesky(state.cov) @ jax.random.normal(key, state.cov.shape[:1], state.cov.dtype)
 
 
 def check_directions(prior_directions: int) -> None:

@@ -73,6 +73,11 @@ class Information:
         """Lambda^-1."""
         return _quadratic(state.root, jnp.eye(len(state.root), dtype=state.root.dtype))
 
+    def sample(self, state: InformationState, key: Array) -> Float[Array, " p"]:
+        """R^-1 times standard noise, once every parameter has been observed."""
+        noise = jax.random.normal(key, state.root.shape[:1], state.root.dtype)
+        return jax.scipy.linalg.solve_triangular(state.root, noise)
+
 
 def is_full_rank(root: Float[Array, "p p"]) -> Bool[Array, ""]:
     """Whether every parameter has been observed: no diagonal entry is rounding next to its own column."""

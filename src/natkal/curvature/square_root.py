@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior, Response, Update
@@ -86,6 +87,10 @@ class SquareRoot:
     def to_dense(self, state: SquareRootState) -> Float[Array, "p p"]:
         """Z Z'."""
         return state.root @ state.root.T
+
+    def sample(self, state: SquareRootState, key: Array) -> Float[Array, " p"]:
+        """Z times standard noise."""
+        return state.root @ jax.random.normal(key, state.root.shape[:1], state.root.dtype)
 
 
 def square_root(*, prior_directions: int = 8) -> SquareRoot:

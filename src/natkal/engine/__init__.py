@@ -1,8 +1,12 @@
 """The step, once, and the loop around it."""
 
+from natkal.engine.averaging import Averaged, averaged
 from natkal.engine.control import StepControl, step_control
+from natkal.engine.distance import Distance, distance
+from natkal.engine.ensemble import Ensemble, ensemble
 from natkal.engine.fisher import exact, outer_product, sampled
 from natkal.engine.learner import Learner, online
+from natkal.engine.plan import Plan, plan
 from natkal.engine.rates import fading, learning_rate
 from natkal.engine.refine import refine
 from natkal.engine.robust import robust
@@ -10,19 +14,28 @@ from natkal.engine.run import run
 from natkal.engine.state import LearnerState, Prediction, StepInfo
 from natkal.engine.state_filter import StateFilter, state_filter
 from natkal.engine.switch import switch
+from natkal.engine.unscented import unscented
 
 __all__ = [
+    "Averaged",
+    "Distance",
+    "Ensemble",
     "Learner",
     "LearnerState",
+    "Plan",
     "Prediction",
     "StateFilter",
     "StepControl",
     "StepInfo",
+    "averaged",
+    "distance",
+    "ensemble",
     "exact",
     "fading",
     "learning_rate",
     "online",
     "outer_product",
+    "plan",
     "refine",
     "robust",
     "run",
@@ -30,4 +43,5 @@ __all__ = [
     "state_filter",
     "step_control",
     "switch",
+    "unscented",
 ]

@@ -15,12 +15,15 @@ class Seen(NamedTuple):
     """One observation around a linearisation point: the quadratic that stands for its log-likelihood.
 
     log p(raw + x) = score' x - x' C C' x / 2 for a displacement x of raw, with C = factor; rows = d raw / d theta.
+    Where only m < k combinations T' raw are followed, rows = T' d raw / d theta and factor and score are in those
+    coordinates; `lift` (k x m) then gives back the displacement of raw as far as those combinations show it.
     """
 
-    rows: Float[Array, "k p"]
-    factor: Float[Array, "k r"]
-    score: Float[Array, " k"]
+    rows: Float[Array, "m p"]
+    factor: Float[Array, "m r"]
+    score: Float[Array, " m"]
     curved: Bool[Array, " k"]
+    lift: Float[Array, "k m"] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +35,14 @@ class StepControl:
     relinearize: int
 
     def respond(
-        self, seen: Seen, gram: Float[Array, "k k"], outputs: Family, raw: Float[Array, " k"], y: Event
+        self, seen: Seen, gram: Float[Array, "m m"], outputs: Family, raw: Float[Array, " k"], y: Event
     ) -> Response:
         """What the observation says, given how uncertain its raw output is."""
         answer = Response(factor=seen.factor, push=seen.score)
         if self.newton:
             answer = exact_likelihood(answer, gram, outputs, raw, y, self.newton)
         if self.cap is not None:
-            answer = capped(answer, gram, seen.curved, self.cap)
+            answer = capped(answer, gram, seen, self.cap)
         return answer
 
 
@@ -65,9 +68,11 @@ def displacement(answer: Response, gram: Float[Array, "k k"]) -> Float[Array, " 
     return gram @ attenuated(gram, answer.factor, answer.push)
 
 
-def capped(answer: Response, gram: Float[Array, "k k"], curved: Bool[Array, " k"], cap: float) -> Response:
+def capped(answer: Response, gram: Float[Array, "m m"], seen: Seen, cap: float) -> Response:
     """The same direction, no further than `cap` in any curved coordinate."""
-    furthest = jnp.max(jnp.where(curved, jnp.abs(displacement(answer, gram)), 0.0))
+    moved = displacement(answer, gram)
+    moved = moved if seen.lift is None else seen.lift @ moved
+    furthest = jnp.max(jnp.where(seen.curved, jnp.abs(moved), 0.0))
     return Response(factor=answer.factor, push=answer.push * jnp.minimum(1.0, cap / jnp.maximum(furthest, cap)))
 
 

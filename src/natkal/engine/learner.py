@@ -15,7 +15,9 @@ from natkal.engine import counter
 from natkal.engine.blur import blurred
 from natkal.engine.checks import check_observation, check_params, explain_shapes, in_precision_of
 from natkal.engine.control import Seen, StepControl, step_control
+from natkal.engine.directions import along_scores
 from natkal.engine.fisher import Fisher, exact
+from natkal.engine.plan import check_fits
 from natkal.engine.prior import check_prior, make_prior
 from natkal.engine.rates import Rate, Rates, fading
 from natkal.engine.robust import Robust, surprise
@@ -102,6 +104,11 @@ class Learner:
         """The posterior covariance P of the flat parameters, in full."""
         return self.curvature.to_dense(state.curvature)
 
+    def sample(self, state: LearnerState, key: Array) -> Params:
+        """Parameters drawn from the posterior N(params, P)."""
+        deviation = self.model.unravel(self.curvature.sample(state.curvature, key))
+        return jax.tree.map(jnp.add, state.params, deviation)
+
     @functools.cached_property
     def textbook(self) -> "Learner":
         """The same learner without step control or down-weighting: the paper to the letter."""
@@ -137,10 +144,14 @@ class Learner:
         update = self.update(state, look, target, rate, weight)
         info = StepInfo(
             log_prob=look.log_prob,
-            prediction=make_prediction(self.model.outputs, look.around.raw, _raw_cov(look.around, update.gram)),
+            prediction=make_prediction(
+                self.model.outputs,
+                look.around.raw,
+                _raw_cov(look.around, update.gram) if look.seen.lift is None else None,
+            ),
             observed=look.observed,
             # One bad value never poisons the state: a step that is not finite is not taken.
-            accepted=jnp.isfinite(jnp.sum(update.step) + jnp.sum(update.gram) + look.log_prob),
+            accepted=jnp.isfinite(update.step @ update.step + jnp.sum(update.gram) + look.log_prob),
             weight=weight,
         )
         ahead = jnp.zeros_like(update.step)
@@ -155,7 +166,7 @@ class Learner:
             key=next_key,
             prior_params=state.prior_params,
         )
-        accepted = info.accepted & jnp.isfinite(jnp.sum(update.step))
+        accepted = info.accepted & jnp.isfinite(update.step @ update.step)
         kept = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), learned, state._replace(key=next_key))
         return kept, info._replace(accepted=accepted)
 
@@ -179,16 +190,25 @@ class Learner:
         """The observation's quadratic around `at` (`state.params` unless given), seen from `state.params`."""
         outputs = self.model.outputs
         around = self.model.linearize(state.params if at is None else at, state.carry, inputs)
-        rows = _jacobian(around)
         observed = outputs.observe(around.raw, target)
         factor = self.fisher.factor(outputs, around.raw, observed, key)
-        score = observed.score
+        score, lift = observed.score, None
+        if around.narrowing is None and self._follows_few(factor):
+            directions = along_scores(factor, score)
+            rows = around.pullback(directions.basis.T)
+            factor, score, lift = directions.factor, directions.score, directions.lift
+        else:
+            rows = _jacobian(around)
         if at is not None:
             score = score - factor @ (factor.T @ (rows @ (ravel(state.params) - ravel(at))))
         if around.narrowing is not None:
             factor, score = blurred(factor, score, around.narrowing.spread)
-        seen = Seen(rows=rows, factor=factor, score=score, curved=outputs.curved(around.raw))
+        seen = Seen(rows=rows, factor=factor, score=score, curved=outputs.curved(around.raw), lift=lift)
         return Look(around=around, seen=seen, log_prob=observed.log_prob, observed=jnp.any(observed.present))
+
+    def _follows_few(self, factor: Float[Array, "k r"]) -> bool:
+        """Whether score and factor ask for fewer backward passes than there are outputs, and nothing else asks."""
+        return factor.shape[1] + 1 < len(factor) and self.robust is None and not self.control.newton
 
     def rate(self, count: Float[Array, ""], observed: Bool[Array, ""]) -> Rate:
         """Nothing is forgotten where nothing is observed."""
@@ -269,10 +289,12 @@ def online(
             raise ValueError(f"prior_weight: must be positive, got {prior_weight}")
         if not rates.is_kalman:
             raise ValueError("prior_weight: Prop. 4 needs fisher_decay equal to the learning rate; leave it out")
+    curvature = dense() if curvature is None else curvature
+    check_fits(model, curvature)
     return Learner(
         model=model,
         prior_cov=prior_cov,
-        curvature=dense() if curvature is None else curvature,
+        curvature=curvature,
         rates=rates,
         fisher=exact() if fisher is None else fisher,
         prior_weight=prior_weight,

@@ -6,13 +6,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from natkal.engine.batch import check_batchable, scan_batches
 from natkal.engine.checks import check_resets, check_stream, explain_shapes
 from natkal.engine.learner import Learner
 from natkal.engine.state import LearnerState, StepInfo
 
 
 def run(
-    learner: Learner, state: LearnerState, inputs: Any, targets: Any, *, resets: Any = None
+    learner: Learner,
+    state: LearnerState,
+    inputs: Any,
+    targets: Any,
+    *,
+    resets: Any = None,
+    batch_size: int = 1,
 ) -> tuple[LearnerState, StepInfo]:
     """Learn from observations in order, each predicted before it is learned from.
 
@@ -20,11 +27,21 @@ def run(
     families (labels are integers) and (n, d) for vector ones. The same as a loop over `learner.step`, in one
     `lax.scan`: returns the last state and all the `StepInfo`s, stacked. Where `resets` (n booleans) is true, a new
     sequence starts with that observation: the model's state starts again, all that was learned stays.
+
+    With `batch_size` b, every b observations are one step: predicted and linearised at the same parameters, their
+    Fisher matrices summed (the last batch takes what is left). Rates still count observations; for several epochs, call
+    `run` again with the state it returned.
     """
+    if batch_size < 1:
+        raise ValueError(f"batch_size: must be at least 1, got {batch_size}")
     check_stream(learner.model, inputs, targets)
     boundaries = None if resets is None else check_resets(resets, len(targets))
     with explain_shapes(learner.model, state.params, state.carry, jax.tree.map(lambda leaf: leaf[0], inputs)):
-        return scan(learner, state, jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets), boundaries)
+        inputs, targets = jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets)
+        if batch_size == 1:
+            return scan(learner, state, inputs, targets, boundaries)
+        check_batchable(learner)
+        return _run_batches(learner, state, inputs, targets, batch_size)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -40,3 +57,21 @@ def scan(
         return learner.step_unchecked(state, inputs, target)
 
     return jax.lax.scan(observe, state, (inputs, targets, resets))
+
+
+def _run_batches(
+    learner: Learner, state: LearnerState, inputs: Any, targets: Any, size: int
+) -> tuple[LearnerState, StepInfo]:
+    """Whole batches in one scan, then what is left."""
+    infos = []
+    whole = len(targets) // size * size
+    for first, last, rows in ((0, whole, size), (whole, len(targets), len(targets) - whole)):
+        if first == last:
+            continue
+        batches = jax.tree.map(
+            lambda leaf, part=slice(first, last), rows=rows: leaf[part].reshape(-1, rows, *leaf.shape[1:]),
+            (inputs, targets),
+        )
+        state, info = scan_batches(learner, state, *batches)
+        infos.append(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), info))
+    return state, jax.tree.map(lambda *parts: jnp.concatenate(parts), *infos)

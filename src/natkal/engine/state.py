@@ -31,12 +31,13 @@ class Prediction(NamedTuple):
 
     `natural` and `mean` are the plug-in law's parameters. `natural_cov` is the covariance of the natural parameters
     that comes from not knowing theta, and `total_cov` that of T(y) from both sources, the law's own noise and theta.
+    Both are None in the `StepInfo` of a learner that follows only a few combinations of many outputs.
     """
 
     natural: Float[Array, " k"]
     mean: Float[Array, " k"]
-    natural_cov: Float[Array, "k k"]
-    total_cov: Float[Array, "k k"]
+    natural_cov: Float[Array, "k k"] | None
+    total_cov: Float[Array, "k k"] | None
 
 
 class StepInfo(NamedTuple):
@@ -54,8 +55,11 @@ class StepInfo(NamedTuple):
     weight: Float[Array, ""]
 
 
-def make_prediction(outputs: Family, raw: Float[Array, " k"], raw_cov: Float[Array, "k k"]) -> Prediction:
+def make_prediction(outputs: Family, raw: Float[Array, " k"], raw_cov: Float[Array, "k k"] | None) -> Prediction:
     """The plug-in law at `raw`, blurred by `raw_cov`: Cov[T] + Cov[T] natural_cov Cov[T], as d mean / d nu = Cov[T]."""
+    if raw_cov is None:
+        law = outputs.link(raw)
+        return Prediction(natural=law, mean=outputs.mean(law), natural_cov=None, total_cov=None)
     natural, push = jax.linearize(outputs.link, raw)
     link_jacobian = jax.vmap(push, out_axes=1)(jnp.eye(len(raw), dtype=raw.dtype))
     natural_cov = link_jacobian @ raw_cov @ link_jacobian.T

@@ -1,0 +1,170 @@
+"""A full covariance per group of parameters: per layer, per unit, or as a function of the name says."""
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from natkal.curvature.base import Prior
+from natkal.curvature.innovation import correction
+from natkal.curvature.projected import Look, Projected, needs_prior, precision
+from natkal.curvature.units import Layers, Layout, Piece, find_layers, merge, starts
+from natkal.typing import Array, Float
+
+By = Literal["layer", "neuron"] | Callable[[str], Hashable]
+
+
+class BlocksState(NamedTuple):
+    """For each group of equal blocks their covariances (blocks, n, n), and roots of Lambda_0's blocks if it is kept."""
+
+    covs: tuple[Float[Array, "blocks n n"], ...]
+    prior: tuple[Float[Array, "blocks n n"], ...] | None
+    groups: Layers
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks(Projected[BlocksState]):
+    """Projection on a block diagonal, of the precision or of the covariance; build it with `blocks`."""
+
+    by: By
+    decoupled: bool
+
+    def init(self, prior: Prior) -> BlocksState:
+        """The blocks of P_0, or the inverses of those of Lambda_0."""
+        groups = _groups(prior.layout, self.by)
+        covs = self._covs(groups, needs_prior(prior, "block"))
+        roots = None
+        if prior.kept is not None:
+            # Lambda_0 = R R' with R = C'^-1, C C' = Sigma_0
+            lowers = [jnp.linalg.cholesky(block) for block in self._covs(groups, prior.kept)]
+            roots = tuple(jnp.swapaxes(_inverse_lower(lower), 1, 2) for lower in lowers)
+        return BlocksState(covs=covs, prior=roots, groups=groups)
+
+    def _covs(self, groups: Layers, cov: Array) -> tuple[Array, ...]:
+        if cov.ndim == 1:
+            return tuple(jax.vmap(jnp.diag)(stack[0].T) for stack in groups.split(cov[None]))
+        if self.decoupled:
+            return _diagonal_blocks(groups, cov)
+        return tuple(jax.vmap(precision)(block) for block in _diagonal_blocks(groups, precision(cov)))
+
+    def fade(self, state: BlocksState, keep: Float[Array, ""], restore: Float[Array, ""] | None) -> BlocksState:
+        """P / keep; with a kept prior (P^-1 keep + restore R R')^-1, at a cost of n^3 per block."""
+        covs = tuple(cov / keep for cov in state.covs)
+        if state.prior is not None and restore is not None:
+
+            def add_prior(cov: Array, root: Array) -> Array:
+                images = correction(cov, jnp.sqrt(restore) * root) @ cov
+                return cov - images.T @ images
+
+            covs = tuple(jax.vmap(add_prior)(cov, root) for cov, root in zip(covs, state.prior, strict=True))
+        return BlocksState(covs=covs, prior=state.prior, groups=state.groups)
+
+    def prior_product(self, state: BlocksState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
+        """Lambda_0 vector."""
+        assert state.prior is not None
+        parts = [
+            jnp.einsum("uij,ukj,ku->iu", root, root, stack[0])
+            for root, stack in zip(state.prior, state.groups.split(vector[None]), strict=True)
+        ]
+        return state.groups.join([part[None] for part in parts])[0]
+
+    def look(self, state: BlocksState, rows: Float[Array, "m p"]) -> Look:
+        """The blocks' own gram matrices add up."""
+        stacks = [jnp.transpose(stack, (2, 0, 1)) for stack in state.groups.split(rows)]
+        images = [stack @ cov for stack, cov in zip(stacks, state.covs, strict=True)]
+        grams = [image @ jnp.swapaxes(stack, 1, 2) for image, stack in zip(images, stacks, strict=True)]
+        gram = sum(jnp.sum(own, axis=0) for own in grams)
+        return Look(gram=jnp.asarray(gram), images=(images, grams))
+
+    def move(
+        self,
+        state: BlocksState,
+        rows: Float[Array, "m p"],
+        images: tuple[list[Array], list[Array]],
+        weights: Float[Array, " m"],
+    ) -> Float[Array, " p"]:
+        """P rows' weights."""
+        return state.groups.join([jnp.einsum("umi,m->iu", image, weights)[None] for image in images[0]])[0]
+
+    def absorb(
+        self,
+        state: BlocksState,
+        rows: Float[Array, "m p"],
+        look: Look,
+        factor: Float[Array, "m r"],
+        change: Float[Array, "r m"],
+    ) -> BlocksState:
+        """Each block adds its own Fisher matrix, or, decoupled, takes its share of the joint posterior covariance."""
+        covs = []
+        for cov, images, grams in zip(state.covs, *look.images, strict=True):
+            if self.decoupled:
+                roots = jnp.einsum("rm,umi->uri", change, images)
+            else:
+                roots = jax.vmap(lambda gram, image: correction(gram, factor) @ image)(grams, images)
+            covs.append(cov - jnp.einsum("uri,urj->uij", roots, roots))
+        return BlocksState(covs=tuple(covs), prior=state.prior, groups=state.groups)
+
+    def solve(self, state: BlocksState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
+        """P vector."""
+        return self.move(state, vector[None], self.look(state, vector[None]).images, jnp.ones(1, vector.dtype))
+
+    def to_dense(self, state: BlocksState) -> Float[Array, "p p"]:
+        """P as a full matrix."""
+        size = sum(piece.size for layer in state.groups.layers for piece in layer.pieces)
+        return jax.vmap(lambda vector: self.solve(state, vector))(jnp.eye(size, dtype=state.covs[0].dtype))
+
+    def sample(self, state: BlocksState, key: Array) -> Float[Array, " p"]:
+        """One draw from N(0, P)."""
+        keys = jax.random.split(key, len(state.covs))
+        parts = [
+            jnp.einsum("uij,uj->iu", jnp.linalg.cholesky(cov), jax.random.normal(key, cov.shape[:2], cov.dtype))[None]
+            for key, cov in zip(keys, state.covs, strict=True)
+        ]
+        return state.groups.join(parts)[0]
+
+
+def _groups(layout: Layout, by: By) -> Layers:
+    """Layers whose units are the blocks."""
+    if by == "neuron":
+        return find_layers(layout)
+    if by == "layer":
+        return find_layers(layout).whole()
+    labels: dict[Hashable, list[Piece]] = {}
+    for (path, shape), start in zip(layout, starts(layout), strict=True):
+        labels.setdefault(by(path), []).append(Piece(start=start, shape=shape, axis=0))
+    return Layers(tuple(merge(pieces) for pieces in labels.values()))
+
+
+def _diagonal_blocks(groups: Layers, matrix: Float[Array, "p p"]) -> tuple[Float[Array, "blocks n n"], ...]:
+    """The blocks of a full matrix."""
+    blocks = []
+    for group, layer in enumerate(groups.layers):
+        columns = groups.split(matrix)[group]
+        both = layer.matrices(columns.reshape(len(matrix), -1).T)  # (n * units, n, units)
+        square = both.reshape(layer.inputs, layer.units, layer.inputs, layer.units)
+        blocks.append(jnp.einsum("iuju->uij", square))
+    return tuple(blocks)
+
+
+def _inverse_lower(lower: Float[Array, "blocks n n"]) -> Float[Array, "blocks n n"]:
+    identity = jnp.broadcast_to(jnp.eye(lower.shape[-1], dtype=lower.dtype), lower.shape)
+    return jax.scipy.linalg.solve_triangular(lower, identity, lower=True)
+
+
+def blocks(*, by: By = "neuron", decoupled: bool = False) -> Blocks:
+    """A full covariance for each group of parameters, the groups independent.
+
+    `by="neuron"`: each unit's incoming weights and bias, p times fan-in numbers in all; `by="layer"`: each layer; or a
+    function from a leaf's path (as `jax.tree_util.keystr` writes it) to a label, one group per label. By default a
+    block adds its own Fisher matrix to its own precision; `decoupled` keeps the joint filter's covariance of each block
+    (the decoupled extended Kalman filter, node-decoupled with `by="neuron"`).
+
+    >>> import natkal as nk
+    >>> nk.blocks(by=lambda path: "head" if "head" in path else "body").decoupled
+    False
+    """
+    if not callable(by) and by not in ("layer", "neuron"):
+        raise ValueError(f'by: must be "layer", "neuron" or a function of a leaf\'s path, got {by!r}')
+    return Blocks(by=by, decoupled=decoupled)

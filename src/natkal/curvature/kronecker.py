@@ -1,0 +1,279 @@
+"""A Kronecker product per layer: (inputs^2 + units^2) numbers, whatever the layer does with its weights."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from natkal.curvature.base import Prior
+from natkal.curvature.innovation import correction
+from natkal.curvature.projected import (
+    FEW,
+    Look,
+    Projected,
+    combine,
+    inner_products,
+    inverse,
+    needs_prior,
+    outer_products,
+    precision,
+)
+from natkal.curvature.units import Layers, find_layers
+from natkal.typing import Array, Bool, Float
+
+
+class Factors(NamedTuple):
+    """Lambda = scale (A x D) / trace on one layer, A over its inputs and D over its units, tr A = tr D = trace.
+
+    `left` is A^-1 and `right` is D^-1.
+    """
+
+    left: Float[Array, "n n"]
+    right: Float[Array, "u u"]
+    trace: Float[Array, ""]
+    scale: Float[Array, ""]
+
+
+class KroneckerState(NamedTuple):
+    """The factors of each layer, and A and D of Lambda_0's layers if the prior is kept."""
+
+    factors: tuple[Factors, ...]
+    prior: tuple[tuple[Float[Array, "n n"], Float[Array, "u u"]], ...] | None
+    layers: Layers
+
+
+class Thin(NamedTuple):
+    """Rows of one layer as outer products y x', where `holds`; elsewhere y and x mean nothing."""
+
+    holds: Bool[Array, ""]
+    left: Float[Array, "m n"]
+    right: Float[Array, "m u"]
+
+
+class Images(NamedTuple):
+    """Their gram matrix, and A^-1 y and D^-1 x of outer products y x' (zero for other rows)."""
+
+    gram: Float[Array, "m m"]
+    left: Float[Array, "m n"]
+    right: Float[Array, "m u"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Kronecker(Projected[KroneckerState]):
+    """Projection of each layer's precision on a Kronecker product, by partial traces; build it with `kronecker`.
+
+    With Lambda seen as a tensor (input i, unit a, input j, unit b): A = sum_a Lambda_iaja, D = sum_i Lambda_iaib, and
+    Lambda ~ A x D / tr Lambda. It is exact on products, so fading and a prior with one variance per input lose nothing;
+    it keeps the trace; and it is linear, so that sums of Fisher matrices need no more than sums of A and of D.
+
+    For one observation a dense layer's rows are outer products y x', whatever the library: then nothing costs more than
+    m (n^2 + u^2 + n u). It is tested on the numbers; other rows (convolutions, recurrent cells) take the general path,
+    m n u (n + u).
+    """
+
+    def init(self, prior: Prior) -> KroneckerState:
+        """Partial traces of Lambda_0."""
+        layers = find_layers(prior.layout)
+        start = _partial_traces(layers, precision(needs_prior(prior, "Kronecker")))
+        kept = None if prior.kept is None else _partial_traces(layers, precision(prior.kept))
+        return KroneckerState(factors=tuple(_invert(*pair) for pair in start), prior=kept, layers=layers)
+
+    def fade(self, state: KroneckerState, keep: Float[Array, ""], restore: Float[Array, ""] | None) -> KroneckerState:
+        """A scalar; with a kept prior the factors are inverted anew, at a cost of n^3 + u^3."""
+        if state.prior is None or restore is None:
+            factors = tuple(Factors(own.left, own.right, own.trace, keep * own.scale) for own in state.factors)
+        else:
+            factors = tuple(
+                _invert(
+                    keep * own.scale * inverse(own.left) + restore * left,
+                    keep * own.scale * inverse(own.right) + restore * right,
+                )
+                for own, (left, right) in zip(state.factors, state.prior, strict=True)
+            )
+        return KroneckerState(factors=factors, prior=state.prior, layers=state.layers)
+
+    def prior_product(self, state: KroneckerState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
+        """Lambda_0 vector."""
+        assert state.prior is not None
+        parts = [
+            (left @ stack[0] @ right / jnp.trace(left))[None]
+            for (left, right), stack in zip(state.prior, state.layers.split(vector[None]), strict=True)
+        ]
+        return state.layers.join(parts)[0]
+
+    def look(self, state: KroneckerState, rows: Float[Array, "m p"]) -> Look:
+        """Layers add up; outer products have (y A^-1 y) (x D^-1 x)."""
+        gram = jnp.zeros((len(rows), len(rows)), rows.dtype)
+        images = []
+        for own, stack in zip(state.factors, state.layers.split(rows), strict=True):
+            thin = _thin(stack)
+            seen = jax.lax.cond(thin.holds, _thin_images, _full_images, own, thin, stack)
+            gram = gram + seen.gram
+            images.append((thin, seen, stack))
+        return Look(gram=gram, images=images)
+
+    def move(
+        self,
+        state: KroneckerState,
+        rows: Float[Array, "m p"],
+        images: list[tuple[Thin, Images, Array]],
+        weights: Float[Array, " m"],
+    ) -> Float[Array, " p"]:
+        """P rows' weights = A^-1 (sum_k weights_k row_k) D^-1 trace / scale."""
+        parts = [
+            jax.lax.cond(thin.holds, _thin_move, _full_move, own, seen, stack, weights)[None]
+            for own, (thin, seen, stack) in zip(state.factors, images, strict=True)
+        ]
+        return state.layers.join(parts)[0]
+
+    def absorb(
+        self,
+        state: KroneckerState,
+        rows: Float[Array, "m p"],
+        look: Look,
+        factor: Float[Array, "m r"],
+        change: Float[Array, "r m"],
+    ) -> KroneckerState:
+        """A + sum_r V_r V_r', D + sum_r V_r' V_r."""
+        factors = tuple(
+            jax.lax.cond(thin.holds, _thin_absorb, _full_absorb, own, thin, seen, stack, factor)
+            for own, (thin, seen, stack) in zip(state.factors, look.images, strict=True)
+        )
+        return KroneckerState(factors=factors, prior=state.prior, layers=state.layers)
+
+    def solve(self, state: KroneckerState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
+        """P vector."""
+        parts = [
+            _apply(own, stack[0])[None]
+            for own, stack in zip(state.factors, state.layers.split(vector[None]), strict=True)
+        ]
+        return state.layers.join(parts)[0]
+
+    def to_dense(self, state: KroneckerState) -> Float[Array, "p p"]:
+        """P as a full matrix."""
+        size = sum(piece.size for layer in state.layers.layers for piece in layer.pieces)
+        return jax.vmap(lambda vector: self.solve(state, vector))(jnp.eye(size, dtype=state.factors[0].left.dtype))
+
+    def sample(self, state: KroneckerState, key: Array) -> Float[Array, " p"]:
+        """One draw from N(0, P): A^-1/2 Z D^-1/2 times sqrt(trace / scale)."""
+        parts = []
+        for own, key_layer in zip(state.factors, jax.random.split(key, len(state.factors)), strict=True):
+            noise = jax.random.normal(key_layer, (len(own.left), len(own.right)), own.left.dtype)
+            both = jnp.linalg.cholesky(own.left) @ noise @ jnp.linalg.cholesky(own.right).T
+            parts.append((both * jnp.sqrt(own.trace / own.scale))[None])
+        return state.layers.join(parts)[0]
+
+
+def _partial_traces(layers: Layers, matrix: Array) -> tuple[tuple[Array, Array], ...]:
+    """A and D of each layer, of a precision given as a diagonal or in full."""
+    pairs = []
+    for layer in layers.layers:
+        if matrix.ndim == 1:
+            own = layer.matrices(matrix[None])[0]
+            pairs.append((jnp.diag(own.sum(axis=1)), jnp.diag(own.sum(axis=0))))
+        else:
+            columns = layer.matrices(matrix).reshape(len(matrix), -1)
+            tensor = layer.matrices(columns.T).reshape(layer.inputs, layer.units, layer.inputs, layer.units)
+            pairs.append((jnp.einsum("iaja->ij", tensor), jnp.einsum("iaib->ab", tensor)))
+    return tuple(pairs)
+
+
+def _invert(left: Float[Array, "n n"], right: Float[Array, "u u"]) -> Factors:
+    trace = jnp.trace(left)
+    return Factors(left=inverse(left), right=inverse(right), trace=trace, scale=jnp.ones_like(trace))
+
+
+def _apply(own: Factors, matrix: Float[Array, "n u"]) -> Float[Array, "n u"]:
+    return own.left @ matrix @ own.right * (own.trace / own.scale)
+
+
+def _thin(stack: Float[Array, "m n u"]) -> Thin:
+    """Each matrix M as an outer product y x', and whether all of them are: M z = y (x . z) for a random z.
+
+    x is the row of M with the longest shadow on another random vector, y = M x / |x|^2.
+    """
+    count, _, units = stack.shape
+    probes = jax.random.normal(jax.random.key(0), (units, 2), stack.dtype)
+    shadows = stack @ probes
+    longest = jnp.argmax(jnp.abs(shadows[..., 0]), axis=1)
+    right = (
+        jnp.stack([stack[k, longest[k]] for k in range(count)]) if count <= FEW else stack[jnp.arange(count), longest]
+    )
+    lengths = jnp.sum(jnp.square(right), axis=1)
+    left = _each(stack, right) / jnp.where(lengths == 0, 1, lengths)[:, None]
+    missed = jnp.max(jnp.abs(shadows[..., 1] - left * (right @ probes[:, 1])[:, None]), axis=1)
+    tolerance = 1e3 * jnp.finfo(stack.dtype).eps
+    return Thin(holds=jnp.all(missed <= tolerance * jnp.sqrt(lengths)), left=left, right=right)
+
+
+def _each(stack: Float[Array, "m n u"], vectors: Float[Array, "m u"]) -> Float[Array, "m n"]:
+    """M_k x_k for every k."""
+    if len(stack) <= FEW:
+        return jnp.stack([stack[k] @ vectors[k] for k in range(len(stack))])
+    return jnp.einsum("mnu,mu->mn", stack, vectors)
+
+
+def _thin_images(own: Factors, thin: Thin, stack: Array) -> Images:
+    left, right = inner_products(thin.left, own.left), inner_products(thin.right, own.right)
+    gram = (left @ thin.left.T) * (right @ thin.right.T) * (own.trace / own.scale)
+    return Images(gram=gram, left=left, right=right)
+
+
+def _full_images(own: Factors, thin: Thin, stack: Float[Array, "m n u"]) -> Images:
+    images = jnp.einsum("ij,mju,uv->miv", own.left, stack, own.right)
+    gram = jnp.einsum("miv,kiv->mk", images, stack) * (own.trace / own.scale)
+    return Images(gram=gram, left=jnp.zeros_like(thin.left), right=jnp.zeros_like(thin.right))
+
+
+def _thin_move(own: Factors, seen: Images, stack: Array, weights: Float[Array, " m"]) -> Float[Array, "n u"]:
+    return outer_products(seen.left, seen.right * (weights * own.trace / own.scale)[:, None])
+
+
+def _full_move(own: Factors, seen: Images, stack: Float[Array, "m n u"], weights: Array) -> Float[Array, "n u"]:
+    return _apply(own, combine(weights, stack))
+
+
+def _thin_absorb(own: Factors, thin: Thin, seen: Images, stack: Array, factor: Float[Array, "m r"]) -> Factors:
+    """V_r = sum_k F_kr y_k x_k', so sum_r V_r V_r' = Y' [(F F') o (X X')] Y: a rank-m correction of A^-1."""
+    fisher = factor @ factor.T
+    left_inner, right_inner = inner_products(thin.left, thin.left), inner_products(thin.right, thin.right)
+    return Factors(
+        left=_corrected(own.left, own.scale, thin.left, seen.left, fisher * right_inner),
+        right=_corrected(own.right, own.scale, thin.right, seen.right, fisher * left_inner),
+        trace=own.scale * own.trace + jnp.sum(fisher * left_inner * right_inner),
+        scale=jnp.ones_like(own.scale),
+    )
+
+
+def _corrected(
+    inverse: Float[Array, "n n"],
+    scale: Float[Array, ""],
+    rows: Float[Array, "m n"],
+    images: Float[Array, "m n"],
+    weight: Float[Array, "m m"],
+) -> Float[Array, "n n"]:
+    """(scale M + rows' weight rows)^-1, given M^-1 and images = rows M^-1."""
+    values, vectors = jnp.linalg.eigh(weight)
+    root = vectors * jnp.sqrt(jnp.maximum(values, 0))[None, :]
+    turned = correction(images @ rows.T / scale, root) @ images / scale
+    return inverse / scale - outer_products(turned, turned)
+
+
+def _full_absorb(
+    own: Factors, thin: Thin, seen: Images, stack: Float[Array, "m n u"], factor: Float[Array, "m r"]
+) -> Factors:
+    added = jnp.tensordot(factor.T, stack, axes=1)
+    return _invert(
+        own.scale * inverse(own.left) + jnp.einsum("riu,rju->ij", added, added),
+        own.scale * inverse(own.right) + jnp.einsum("riu,riv->uv", added, added),
+    )
+
+
+def kronecker() -> Kronecker:
+    """A Kronecker product of an input and a unit factor for each layer.
+
+    Dense layers, convolutions (a kernel is read as a matrix from its patch to its units) and recurrent cells alike; the
+    prior enters the factors, so there is no damping to set. Exact for a layer with one unit.
+    """
+    return Kronecker()

@@ -1,0 +1,215 @@
+"""The diagonal plus each unit's bias row: 2p numbers, indifferent to the origin and scale of a unit's inputs."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from natkal.curvature.base import Prior
+from natkal.curvature.projected import (
+    Look,
+    Projected,
+    combine,
+    diagonal_of,
+    inner_products,
+    needs_prior,
+    precision,
+    squares,
+)
+from natkal.curvature.units import Layers, find_layers
+from natkal.typing import Array, Float
+
+
+class Star(NamedTuple):
+    """What is kept of one layer: d_i (weights, units), b_i of each weight with its unit's bias, and the bias's own c.
+
+    A layer without biases has one that nothing depends on: b = 0, c = 1.
+    """
+
+    diagonal: Float[Array, "n u"]
+    cross: Float[Array, "n u"]
+    bias: Float[Array, " u"]
+
+
+class QuasiDiagonalState(NamedTuple):
+    """The kept entries of Lambda layer by layer, and those of Lambda_0 if the prior is kept."""
+
+    stars: tuple[Star, ...]
+    prior: tuple[Star, ...] | None
+    layers: Layers
+
+
+class Rows(NamedTuple):
+    """One layer's part of some rows: its weights (m, n, u) and its biases (m, u), zero where it has none."""
+
+    weights: Float[Array, "m n u"]
+    biases: Float[Array, "m u"]
+
+
+@dataclasses.dataclass(frozen=True)
+class QuasiDiagonal(Projected[QuasiDiagonalState]):
+    """The quasi-diagonal reduction (Ollivier, Riemannian metrics for neural networks I, sec. 2.3).
+
+    Of each unit's block only Lambda_ii = d_i, Lambda_00 = c and Lambda_0i = b_i are kept; the rest is completed by
+    b_i b_j / c, the one choice for which P is zero between two weights. With r_i = b_i / c and s_i = d_i - b_i r_i, P
+    has 1/s_i at weight i, -r_i/s_i between i and the bias, 1/c + sum_i r_i^2/s_i at the bias. What is kept adds up.
+    """
+
+    def init(self, prior: Prior) -> QuasiDiagonalState:
+        """The kept entries of Lambda_0."""
+        layers = find_layers(prior.layout)
+        stars = _stars(layers, precision(needs_prior(prior, "quasi-diagonal")))
+        kept = None if prior.kept is None else _stars(layers, precision(prior.kept))
+        return QuasiDiagonalState(stars=stars, prior=kept, layers=layers)
+
+    def fade(
+        self, state: QuasiDiagonalState, keep: Float[Array, ""], restore: Float[Array, ""] | None
+    ) -> QuasiDiagonalState:
+        """Exact: the kept entries are linear in Lambda."""
+        stars = jax.tree.map(lambda kept: keep * kept, state.stars)
+        if state.prior is not None and restore is not None:
+            stars = jax.tree.map(lambda kept, base: kept + restore * base, stars, state.prior)
+        return QuasiDiagonalState(stars=stars, prior=state.prior, layers=state.layers)
+
+    def prior_product(self, state: QuasiDiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
+        """Lambda_0 vector: s_i x_i + b_i (r . x + x_0) at weight i, c (r . x + x_0) at the bias."""
+        assert state.prior is not None
+        parts = []
+        for star, rows in zip(state.prior, _split(state.layers, vector[None]), strict=True):
+            ratio, variance = _frame(star)
+            along = _total(ratio * rows.weights[0]) + rows.biases[0]
+            parts.append(
+                Rows((rows.weights[0] / variance + star.cross * along[None, :])[None], (star.bias * along)[None])
+            )
+        return _join(state.layers, parts)[0]
+
+    def look(self, state: QuasiDiagonalState, rows: Float[Array, "m p"]) -> Look:
+        """With q_i = x_i - r_i x_0 freed of the bias: sum_i q_i q_i' / s_i + x_0 x_0' / c."""
+        gram = jnp.zeros((len(rows), len(rows)), rows.dtype)
+        images = []
+        for star, part in zip(state.stars, _split(state.layers, rows), strict=True):
+            ratio, variance = _frame(star)
+            freed = (part.weights - ratio[None] * part.biases[:, None, :]).reshape(len(rows), -1)
+            scaled = freed * variance.reshape(1, -1)
+            gram = gram + inner_products(scaled, freed) + inner_products(part.biases / star.bias[None], part.biases)
+            images.append((part, ratio, scaled.reshape(part.weights.shape)))
+        return Look(gram=gram, images=images)
+
+    def move(
+        self,
+        state: QuasiDiagonalState,
+        rows: Float[Array, "m p"],
+        images: list[tuple[Rows, Array, Array]],
+        weights: Float[Array, " m"],
+    ) -> Float[Array, " p"]:
+        """P rows' weights: q_i / s_i at weight i, x_0 / c - sum_i r_i q_i / s_i at the bias."""
+        parts = []
+        for star, (part, ratio, scaled) in zip(state.stars, images, strict=True):
+            steps = combine(weights, scaled)
+            bias = combine(weights, part.biases) / star.bias - _total(ratio * steps)
+            parts.append(Rows(steps[None], bias[None]))
+        return _join(state.layers, parts)[0]
+
+    def absorb(
+        self,
+        state: QuasiDiagonalState,
+        rows: Float[Array, "m p"],
+        look: Look,
+        factor: Float[Array, "m r"],
+        change: Float[Array, "r m"],
+    ) -> QuasiDiagonalState:
+        """The kept entries of V V' are added."""
+        stars = []
+        for star, (part, _, _) in zip(state.stars, look.images, strict=True):
+            biases = factor.T @ part.biases
+            # sum_r V_ri V_r0 = sum_k x_ki (sum_r F_kr V_r0)
+            shown = factor @ biases
+            cross = sum(
+                (part.weights[k] * shown[k][None, :] for k in range(1, len(rows))), part.weights[0] * shown[0][None, :]
+            )
+            stars.append(
+                Star(
+                    diagonal=star.diagonal + squares(factor, part.weights),
+                    cross=star.cross + cross,
+                    bias=star.bias + jnp.sum(jnp.square(biases), axis=0),
+                )
+            )
+        return QuasiDiagonalState(stars=tuple(stars), prior=state.prior, layers=state.layers)
+
+    def solve(self, state: QuasiDiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
+        """P vector."""
+        return self.move(state, vector[None], self.look(state, vector[None]).images, jnp.ones(1, vector.dtype))
+
+    def to_dense(self, state: QuasiDiagonalState) -> Float[Array, "p p"]:
+        """P as a full matrix."""
+        size = sum(piece.size for layer in state.layers.layers for piece in layer.pieces)
+        identity = jnp.eye(size, dtype=state.stars[0].diagonal.dtype)
+        return jax.vmap(lambda vector: self.solve(state, vector))(identity)
+
+    def sample(self, state: QuasiDiagonalState, key: Array) -> Float[Array, " p"]:
+        """One draw from N(0, P)."""
+        parts = []
+        for star, own_key in zip(state.stars, jax.random.split(key, len(state.stars)), strict=True):
+            ratio, variance = _frame(star)
+            weight_key, bias_key = jax.random.split(own_key)
+            weights = jnp.sqrt(variance) * jax.random.normal(weight_key, variance.shape, variance.dtype)
+            biases = jax.random.normal(bias_key, star.bias.shape, star.bias.dtype) / jnp.sqrt(star.bias)
+            parts.append(Rows(weights[None], (biases - _total(ratio * weights))[None]))
+        return _join(state.layers, parts)[0]
+
+
+def _frame(star: Star) -> tuple[Float[Array, "n u"], Float[Array, "n u"]]:
+    """r_i = b_i / c and 1 / s_i. s_i > 0 in exact arithmetic; rounding may lose what a constant input leaves of it."""
+    ratio = star.cross * (1 / star.bias)[None, :]
+    floor = 4 * jnp.finfo(ratio.dtype).eps * star.diagonal
+    return ratio, 1 / jnp.maximum(star.diagonal - ratio * star.cross, floor)
+
+
+def _total(weights: Float[Array, "n u"]) -> Float[Array, " u"]:
+    """The sum over each unit's weights, as a product: a sum over the leading axis is slow."""
+    return jnp.ones(len(weights), weights.dtype) @ weights
+
+
+def _split(layers: Layers, rows: Float[Array, "m p"]) -> list[Rows]:
+    parts = []
+    for layer in layers.layers:
+        weights = layer.weights.matrices(rows)
+        biases = (
+            jnp.zeros((len(rows), layer.units), rows.dtype) if layer.bias is None else layer.bias.matrices(rows)[:, 0]
+        )
+        parts.append(Rows(weights=weights, biases=biases))
+    return parts
+
+
+def _join(layers: Layers, parts: list[Rows]) -> Float[Array, "m p"]:
+    return layers.join(
+        [
+            jnp.concatenate([part.weights, part.biases[:, None]], axis=1) if layer.has_bias else part.weights
+            for layer, part in zip(layers.layers, parts, strict=True)
+        ]
+    )
+
+
+def _stars(layers: Layers, matrix: Array) -> tuple[Star, ...]:
+    """The kept entries of a precision given as a diagonal or in full."""
+    stars = []
+    index = jnp.arange(len(matrix), dtype=matrix.dtype)[None]
+    for layer, own in zip(layers.layers, _split(layers, diagonal_of(matrix)[None]), strict=True):
+        cross = jnp.zeros_like(own.weights[0])
+        if layer.bias is not None and matrix.ndim == 2:
+            at_weights = layer.weights.matrices(index)[0].astype(int)
+            at_biases = layer.bias.matrices(index)[0].astype(int)
+            cross = matrix[at_weights, jnp.broadcast_to(at_biases, at_weights.shape)]
+        bias = jnp.ones_like(own.biases[0]) if layer.bias is None else own.biases[0]
+        stars.append(Star(diagonal=own.weights[0], cross=cross, bias=bias))
+    return tuple(stars)
+
+
+def quasi_diagonal() -> QuasiDiagonal:
+    """A variance for each parameter, and the covariance of each weight with the bias of its unit.
+
+    Learning does not change when the inputs of a unit are rescaled one by one, shifted or negated, or when its
+    nonlinearity is replaced by an affine image of it (a logistic by a tanh), with the parameters re-expressed.
+    """
+    return QuasiDiagonal()

@@ -1,0 +1,164 @@
+"""Which parameters feed which unit, read from names and shapes alone: no network library is asked."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+
+import jax
+import jax.numpy as jnp
+
+from natkal.typing import Array, Float
+
+Layout = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """One leaf in the flat vector: where it starts, its shape, and which axis counts the units."""
+
+    start: int
+    shape: tuple[int, ...]
+    axis: int
+
+    @property
+    def size(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """Leaves that feed the same units, seen as one matrix (inputs, units); a bias is its last row."""
+
+    pieces: tuple[Piece, ...]
+    units: int
+    has_bias: bool
+
+    @property
+    def inputs(self) -> int:
+        """How many parameters each unit has."""
+        return sum(piece.size for piece in self.pieces) // self.units
+
+    @property
+    def weights(self) -> "Layer":
+        """The layer without its bias."""
+        return Layer(pieces=self.pieces[:-1], units=self.units, has_bias=False) if self.has_bias else self
+
+    @property
+    def bias(self) -> "Layer | None":
+        """The bias alone, a layer with one input."""
+        return Layer(pieces=self.pieces[-1:], units=self.units, has_bias=False) if self.has_bias else None
+
+    def matrices(self, rows: Float[Array, "m p"]) -> Float[Array, "m inputs units"]:
+        """The layer's part of each row."""
+        parts = []
+        for piece in self.pieces:
+            leaf = rows[:, piece.start : piece.start + piece.size].reshape(len(rows), *piece.shape)
+            parts.append(jnp.moveaxis(leaf, piece.axis + 1, -1).reshape(len(rows), -1, self.units))
+        return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
+
+    def leaves(self, matrices: Float[Array, "m inputs units"]) -> list[tuple[int, Array]]:
+        """The inverse of `matrices`: the start of each leaf and its flat rows (m, size)."""
+        parts, row = [], 0
+        for piece in self.pieces:
+            fan_in = piece.size // self.units
+            moved = piece.shape[: piece.axis] + piece.shape[piece.axis + 1 :] + (self.units,)
+            leaf = matrices[:, row : row + fan_in].reshape(len(matrices), *moved)
+            parts.append((piece.start, jnp.moveaxis(leaf, -1, piece.axis + 1).reshape(len(matrices), -1)))
+            row += fan_in
+        return parts
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """All layers of a network; a pytree without leaves, so that a state can carry it."""
+
+    layers: tuple[Layer, ...]
+
+    def split(self, rows: Float[Array, "m p"]) -> list[Float[Array, "m _ _"]]:
+        """Rows as one stack of matrices per layer."""
+        return [layer.matrices(rows) for layer in self.layers]
+
+    def join(self, matrices: Sequence[Float[Array, "m _ _"]]) -> Float[Array, "m p"]:
+        """One stack of matrices per layer as rows."""
+        parts = [part for layer, stack in zip(self.layers, matrices, strict=True) for part in layer.leaves(stack)]
+        return jnp.concatenate([leaf for _, leaf in sorted(parts, key=lambda part: part[0])], axis=1)
+
+    def whole(self) -> "Layers":
+        """The same layers, each as a single unit that owns all of its parameters."""
+        return Layers(tuple(merge(layer.pieces) for layer in self.layers))
+
+
+def merge(pieces: Sequence[Piece]) -> Layer:
+    """These leaves as one unit."""
+    flat = tuple(Piece(start=piece.start, shape=(piece.size, 1), axis=1) for piece in pieces)
+    return Layer(pieces=flat, units=1, has_bias=False)
+
+
+def starts(layout: Layout) -> list[int]:
+    """Where each leaf begins in the flat vector."""
+    return [0, *accumulate(math.prod(shape) for _, shape in layout)][:-1]
+
+
+def find_layers(layout: Layout) -> Layers:
+    """Group the leaves of each container into layers.
+
+    A matrix or kernel of shape (inputs..., units) feeds one unit per index of its last axis; of its first, where only
+    that one matches a bias beside it. All matrices beside a single bias of their width share it (a recurrent cell); as
+    many biases as matrices are paired in order. Vectors beside no matrix are one unit each, with a scalar for bias, or
+    one unit per entry where several have the same length (a normalisation's scale and offset).
+    """
+    containers: dict[str, list[int]] = {}
+    for index, (path, _) in enumerate(layout):
+        containers.setdefault(re.sub(r"(\[[^\]]*\]|\.?[^.\[\]]+)$", "", path), []).append(index)
+    begin = starts(layout)
+    layers = []
+    for members in containers.values():
+        shapes = {index: layout[index][1] for index in members}
+        layers += [
+            Layer(
+                pieces=tuple(Piece(begin[index], shape, axis) for index, shape, axis in group),
+                units=group[0][1][group[0][2]],
+                has_bias=has_bias,
+            )
+            for group, has_bias in _container(shapes)
+        ]
+    return Layers(tuple(layers))
+
+
+def _container(shapes: dict[int, tuple[int, ...]]) -> list[tuple[list[tuple[int, tuple[int, ...], int]], bool]]:
+    """Layers of one container: lists of (leaf, shape, unit axis), biases last, and whether there is one."""
+    vectors = {index: shape for index, shape in shapes.items() if len(shape) == 1}
+    scalars = [index for index, shape in shapes.items() if len(shape) == 0]
+    widths = {shape[0] for shape in vectors.values()}
+    by_width: dict[int, list[tuple[int, tuple[int, ...], int]]] = {}
+    for index, shape in shapes.items():
+        if len(shape) >= 2:
+            first = shape[-1] not in widths and shape[0] in widths
+            axis = 0 if first else len(shape) - 1
+            by_width.setdefault(shape[axis], []).append((index, shape, axis))
+    groups = []
+    for width, matrices in by_width.items():
+        biases = [(index, shape, 0) for index, shape in vectors.items() if shape == (width,)]
+        if len(biases) == 1:
+            groups.append(([*matrices, biases[0]], True))
+        elif len(biases) == len(matrices):
+            groups += [([matrix, bias], True) for matrix, bias in zip(matrices, biases, strict=True)]
+        else:
+            groups += [([matrix], False) for matrix in matrices]
+            continue
+        for index, _, _ in biases:
+            del vectors[index]
+    for width in dict.fromkeys(shape[0] for shape in vectors.values()):
+        same = [(index, shape, 0) for index, shape in vectors.items() if shape == (width,)]
+        if len(same) > 1:
+            groups.append((same, False))
+        elif len(vectors) == 1 and len(scalars) == 1:
+            groups.append(([(same[0][0], (width, 1), 1), (scalars.pop(), (1, 1), 1)], True))
+        else:
+            groups.append(([(same[0][0], (width, 1), 1)], False))
+    groups += [([(index, (1, 1), 1)], False) for index in scalars]
+    return groups
