@@ -16,8 +16,8 @@ PYTEST := NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY)  ## learn a small network online on the embedded digits
-	@$(BIN)/natkal learn
+demo: $(READY)  ## learn online from a year of flights, embedded; writes runs/demo/report.html
+	@$(BIN)/natkal learn @flights --target late --run runs/demo --overwrite
 
 verify: $(READY)  ## run the paper's theorems on the built-in models
 	@$(BIN)/natkal verify
@@ -37,8 +37,9 @@ lint: $(READY)  ## ruff, pyright and the import contract
 	@echo "== import contract"
 	@$(BIN)/lint-imports --no-logo > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
 
-soak: $(READY)  ## the long runs: ten million float32 steps, a million without excitation
+soak: $(READY)  ## the long runs: float32 for ten million steps; 200 kills, 5,000 damaged checkpoints, 10,000 bad rows
 	@$(BIN)/python benchmarks/soak.py
+	@$(BIN)/python benchmarks/stream_soak.py
 
 clean:  ## remove the environment and every cache
 	@rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache dist build

@@ -76,10 +76,10 @@ def test_typed_marker_and_data_are_shipped():
         assert (package / name).is_file()
 
 
-def test_core_dependencies_are_four():
+def test_core_dependencies_are_five():
     requirements = importlib.metadata.requires("natkal") or []
     core = {re.match(r"[\w-]+", line).group() for line in requirements if "extra ==" not in line}
-    assert core == {"jax", "numpy", "rich", "typer"}
+    assert core == {"jax", "numpy", "rich", "safetensors", "typer"}
 
 
 def test_embedded_digits():

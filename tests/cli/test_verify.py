@@ -131,7 +131,10 @@ def test_a_claim_above_tolerance_exits_1(two_cases, monkeypatch):
         ("users_model:number", "not a function"),
         ("users_model:broken", "raised KeyError: 'weights' (users_model.py, line"),
         ("users_model:pair", "must return a tuple (model, inputs, targets), got a tuple of 2"),
-        ("users_model:not_a_model", "must return a model made by natkal.static_model first, got str"),
+        (
+            "users_model:not_a_model",
+            "must return a model made by natkal.static_model or natkal.recurrent_model first, got str",
+        ),
         ("users_model:no_rows", "targets must be an array with one row per observation"),
         ("users_model:impossible_label", "is outside the two values 0 and 1"),
         ("users_model:wrong_width", "(users_model.py, line 8)"),

@@ -6,6 +6,7 @@ tells the person watching, and `tables(results) -> [(title, rows, columns)]`, th
 
 BENCHMARKS = {
     "curvature": "natkal.bench.curvature",
+    "recurrent": "natkal.bench.recurrent",
 }
 
 __all__ = ["BENCHMARKS"]

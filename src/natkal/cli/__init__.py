@@ -8,6 +8,8 @@ import natkal
 from natkal.cli.bench import bench
 from natkal.cli.learn import learn
 from natkal.cli.plan import plan
+from natkal.cli.predict import predict
+from natkal.cli.report import report
 from natkal.cli.verify import verify
 
 app = typer.Typer(
@@ -20,6 +22,8 @@ app = typer.Typer(
 app.command()(bench)
 app.command()(learn)
 app.command()(plan)
+app.command()(predict)
+app.command()(report)
 app.command()(verify)
 
 

@@ -1,147 +1,278 @@
-"""`natkal learn`: a small network learns the embedded stream online, and says how well."""
+"""`natkal learn`: a stream from files or a pipe, learned row by row."""
 
-import itertools
+import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from natkal.cli.terminal import err, out, print_json, progress
+from natkal.cli.terminal import err, out, print_json, stream_progress
 
 if TYPE_CHECKING:
-    import numpy as np
+    from natkal.stream.session import Session, Settings
+    from natkal.stream.source import Source
+    from natkal.stream.table import Rows
 
-BLOCK = 64
-CLASSES = 10
+
+class Task(StrEnum):
+    """What a target is."""
+
+    regression = "regression"
+    binary = "binary"
+    multiclass = "multiclass"
+    counts = "count"
+    positive = "positive"
+
+
+class Missing(StrEnum):
+    """What to do with a row in which a feature is missing."""
+
+    impute = "impute"
+    reject = "reject"
 
 
 def learn(
-    hidden: Annotated[int, typer.Option(min=1, help="Hidden units of the network.")] = 20,
-    prior_scale: Annotated[float, typer.Option(help="Prior variance of each weight, in units of 1/fan-in.")] = 3.0,
-    fading: Annotated[float, typer.Option(help="Share of the past forgotten at each observation, in [0, 1).")] = 1e-3,
-    rows: Annotated[int | None, typer.Option(min=1, help="Stop after this many rows (default: all).")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="CSV, JSONL, Parquet or Arrow files (.gz, .zst), a directory, - (standard input), @flights."
+        ),
+    ] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Column to predict; may be given several times.")] = None,
+    task: Annotated[Task | None, typer.Option(help="What the target is (default: inferred).")] = None,
+    features: Annotated[
+        str, typer.Option(help="Columns to use: a,b:category,... or -c to leave some out (default: all).")
+    ] = "",
+    classes: Annotated[str, typer.Option(help="All classes of the target (default: those of the first rows).")] = "",
+    missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or a reject.")] = Missing.impute,
+    model: Annotated[str, typer.Option(help="auto, linear, mlp:64,64 or package.module:function.")] = "auto",
+    key: Annotated[str | None, typer.Option(help="Column of keys: one model for each.")] = None,
+    row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids: labels may come later.")] = None,
+    label_delay: Annotated[int, typer.Option(min=0, help="A row's label arrives this many rows after it.")] = 0,
+    prior_scale: Annotated[float, typer.Option(help="Prior variance of each weight, in units of 1/fan-in.")] = 1.0,
+    fading: Annotated[float, typer.Option(help="Share of the past forgotten at each row, in [0, 1).")] = 3e-4,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights.")] = 0,
+    sample: Annotated[int, typer.Option(min=1, help="Rows from which types are inferred (- waits for them).")] = 1000,
+    run: Annotated[Path, typer.Option(help="Folder for checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
+    predictions: Annotated[Path | None, typer.Option(help="Write every prediction here (.csv or .jsonl).")] = None,
+    metrics: Annotated[Path | None, typer.Option(help="Write the running metrics here (default: in the run).")] = None,
+    metrics_every: Annotated[int | None, typer.Option(min=1, help="Rows per line of metrics.")] = None,
+    checkpoint_every: Annotated[str, typer.Option(help="Rows (10000) or seconds (30s) between checkpoints.")] = "30s",
+    max_rejects: Annotated[int | None, typer.Option(min=0, help="Stop once more rows than this are rejected.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into the run.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Learn a small network online on the embedded digits, predicting each image before learning it."""
-    import numpy as np
-
-    from natkal.data import digits
-
-    if not prior_scale > 0 or not np.isfinite(prior_scale):
-        raise typer.BadParameter(f"must be a positive number, got {prior_scale:g}", param_hint="--prior-scale")
+    """Learn from a stream: every row is predicted, then learned from. Leaves checkpoints, metrics and a report."""
+    if not resume and not (data and target):
+        raise typer.BadParameter("give DATA and --target, or --resume", param_hint="DATA")
+    if not prior_scale > 0:
+        raise typer.BadParameter(f"must be positive, got {prior_scale:g}", param_hint="--prior-scale")
     if not 0 <= fading < 1:
         raise typer.BadParameter(f"must be in [0, 1), got {fading:g}", param_hint="--fading")
-    inputs, targets = (array[:rows] for array in digits())
-    started = time.perf_counter()
-    size, log_probs, guesses = _learn(inputs, targets, hidden, prior_scale, fading, quiet=as_json)
-    seconds = time.perf_counter() - started
-    baseline_log_probs, baseline_guesses = class_frequencies(targets, CLASSES)
+    if key and label_delay:
+        raise typer.BadParameter("cannot be combined with --key", param_hint="--label-delay")
+    rows, seconds = _interval(checkpoint_every)
 
-    def scores(part: slice) -> dict[str, Any]:
-        return {
-            "rows": len(targets[part]),
-            "log_loss": -float(log_probs[part].mean()),
-            "accuracy": float((guesses == targets)[part].mean()),
-            "baseline_log_loss": -float(baseline_log_probs[part].mean()),
-            "baseline_accuracy": float((baseline_guesses == targets)[part].mean()),
-        }
+    from natkal.stream.errors import StreamError
+    from natkal.stream.runtime import stream_numbers
 
-    edges = [round(share * len(targets) / 4) for share in range(5)]
-    result = {
+    with stream_numbers(), explained(StreamError):
+        from natkal.stream.session import Settings
+
+        settings = Settings(
+            targets=tuple(target or ()),
+            task=None if task is None else task.value,
+            features=_names(features),
+            classes=_names(classes),
+            missing=missing.value,
+            key=key,
+            id=row_id,
+            label_delay=label_delay,
+            model=model,
+            prior_scale=prior_scale,
+            fading=fading,
+            seed=seed,
+            sample=sample,
+            metrics_every=metrics_every,
+            max_rejects=max_rejects,
+            predictions=None if predictions is None else str(predictions.absolute()),
+            metrics=None if metrics is None else str(metrics.absolute()),
+        )
+        session, source, first = _start(run, settings, data, resume, overwrite)
+        if not as_json and not resume:
+            _describe(session)
+        started, rows_before = time.perf_counter(), session.counts.read
+        with stop_on_signals() as stopped, stream_progress(source, rows_before, quiet=as_json) as progress:
+            done = session.run(
+                source,
+                first,
+                checkpoint_rows=rows,
+                checkpoint_seconds=seconds,
+                stop=lambda: stopped() is not None,
+                report=progress,
+            )
+        taken = time.perf_counter() - started
+        result = _result(session, source.files, taken, session.counts.read - rows_before, done)
+        if report and done:
+            from natkal.report import write_report
+
+            result["report"] = str(write_report(session, seconds=taken if not rows_before else None))
+        if as_json:
+            print_json(result)
+        else:
+            _print(result)
+        if not done:
+            number = stopped() or signal.SIGTERM
+            err.print(f"stopped after {session.counts.read:,} rows; natkal learn --resume --run {run} goes on")
+            raise typer.Exit(128 + number)
+
+
+def _start(
+    run: Path, settings: "Settings", data: list[str] | None, resume: bool, overwrite: bool
+) -> "tuple[Session, Source, list[Rows]]":
+    """The session to run, what it reads, and the rows already read to find out what the columns are."""
+    from natkal.stream import checkpoint
+    from natkal.stream.errors import StreamError
+    from natkal.stream.session import Session
+    from natkal.stream.source import Source, find_files
+
+    if resume and checkpoint.exists(run):
+        session, warning = Session.resume(run)
+        if warning:
+            err.print(f"[yellow]{warning}[/]")
+        if settings.targets and settings != session.settings:
+            changed = [name for name, value in vars(session.settings).items() if getattr(settings, name) != value]
+            raise StreamError(
+                f"--resume: the run was started with another --{changed[0].replace('_', '-')} "
+                f"({getattr(session.settings, changed[0])!r}); leave the options out to go on as before"
+            )
+        files = find_files(data) if data else session.files
+        if len(files) <= session.position.file and session.position.file:
+            raise StreamError(
+                f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given"
+            )
+        session.files = files
+        return session, Source(files, session.position), []
+    if not data or not settings.targets:
+        raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA and --target to start")
+    if checkpoint.exists(run) and not overwrite:
+        raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
+    run.mkdir(parents=True, exist_ok=True)
+    checkpoint.remove(run)
+    source = Source(find_files(data))
+    session, first = Session.begin(run, settings, source)
+    return session, source, first
+
+
+@contextmanager
+def explained(error_type: type[Exception]) -> Iterator[None]:
+    """A failure the user can do something about: its message, and exit code 1."""
+    try:
+        yield
+    except error_type as error:
+        err.print(f"[red]error:[/] {error}", soft_wrap=True, markup=True)
+        raise typer.Exit(1) from error
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Callable[[], int | None]]:
+    """Turn SIGINT and SIGTERM into a question to ask between blocks; a second SIGINT ends at once."""
+    caught: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if caught and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        caught.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: caught[0] if caught else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interval(text: str) -> tuple[int | None, float | None]:
+    try:
+        if text.endswith("s"):
+            seconds = float(text[:-1])
+            if seconds > 0:
+                return None, seconds
+        elif int(text) > 0:
+            return int(text), None
+    except ValueError:
+        pass
+    raise typer.BadParameter(f"write rows (10000) or seconds (30s), got {text!r}", param_hint="--checkpoint-every")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _describe(session: "Session") -> None:
+    schema = session.schema
+    for target in schema.targets:
+        classes = (
+            f": {', '.join(target.classes[:8])}{', ...' if len(target.classes) > 8 else ''}" if target.classes else ""
+        )
+        err.print(f"target   {target.name}: {target.task} ({target.why}){classes}", soft_wrap=True, markup=False)
+    used = ", ".join(f"{feature.name} ({feature.kind})" for feature in schema.features)
+    err.print(f"features {used}", soft_wrap=True, markup=False)
+    if schema.ignored:
+        unused = ", ".join(f"{name} ({reason})" for name, reason in schema.ignored.items())
+        err.print(f"ignored  {unused}", soft_wrap=True, markup=False)
+    err.print(
+        f"model    {session.settings.model}: {session.learner.model.size:,} parameters, {session.encoder.width} inputs",
+        markup=False,
+    )
+
+
+def _result(session: "Session", files: list[str], seconds: float, rows: int, done: bool) -> dict[str, Any]:
+    counts = session.counts
+    return {
         "command": "learn",
-        "stream": "digits",
-        "network": [inputs.shape[1], hidden, CLASSES],
-        "parameters": size,
-        "prior_scale": prior_scale,
-        "fading": fading,
+        "data": files,
+        "run": str(session.folder),
+        "finished": done,
+        "rows": {
+            "read": counts.read,
+            "learned": counts.learned,
+            "rejected": counts.rejected,
+            "skipped": counts.skipped,
+        },
+        "reasons": session.reasons,
+        "targets": [part.summary() for part in session.metrics.parts],
+        "model": session.settings.model,
+        "parameters": session.learner.model.size,
+        "keys": len(session.fleet.keys),
         "seconds": round(seconds, 3),
-        "quarters": [scores(slice(first, last)) for first, last in itertools.pairwise(edges) if last > first],
-        "all": scores(slice(None)),
+        "rows_per_second": round(rows / seconds, 1),
     }
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
-    if not np.isfinite(result["all"]["log_loss"]):
-        err.print("[red]The filter diverged:[/] its log loss is not finite. Try a smaller --prior-scale.")
-        raise typer.Exit(1)
-
-
-def _learn(
-    inputs: "np.ndarray",
-    targets: "np.ndarray",
-    hidden: int,
-    prior_scale: float,
-    fading: float,
-    *,
-    quiet: bool,
-) -> tuple[int, "np.ndarray", "np.ndarray"]:
-    """One pass, test then train: parameter count, and for each row the log-probability of its label and the guess."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    import natkal as nk
-    from natkal.paper.dictionary import fan_in_prior
-
-    family = nk.families.Categorical(CLASSES, minimal=False)
-    params = nk.mlp_params(jax.random.key(0), (inputs.shape[1], hidden, CLASSES))
-    model = nk.static_model(nk.mlp_apply, params, family)
-    prior_cov = jax.tree.map(lambda variance: prior_scale * variance, fan_in_prior(params))
-    learner = nk.online(model, prior_cov=prior_cov, curvature=nk.dense(), rates=nk.fading(fading))
-    state = learner.init(params)
-    scaled = jnp.asarray(inputs / 8 - 1)  # 0..16 to [-1, 1]: the range is known before any row is seen
-    labels = jnp.asarray(targets, dtype=jnp.int32)
-    log_probs, guesses = [], []
-    total = 0.0
-    with progress(len(targets), "rows", quiet=quiet) as report:
-        started = time.perf_counter()
-        for first in range(0, len(targets), BLOCK):
-            state, info = nk.run(learner, state, scaled[first : first + BLOCK], labels[first : first + BLOCK])
-            log_probs.append(np.asarray(info.log_prob))
-            guesses.append(np.asarray(info.prediction.mean).argmax(axis=1))
-            total -= float(log_probs[-1].sum())
-            done = first + len(log_probs[-1])
-            report(done, f"{done / (time.perf_counter() - started):,.0f} rows/s  log loss {total / done:.3f}")
-    return model.size, np.concatenate(log_probs), np.concatenate(guesses)
-
-
-def class_frequencies(targets: "np.ndarray", classes: int) -> tuple["np.ndarray", "np.ndarray"]:
-    """The baseline, learned online too: labels predicted by their frequency so far, each class counted once before."""
-    import numpy as np
-
-    seen = np.eye(classes, dtype=int)[targets]
-    counts = 1 + np.cumsum(seen, axis=0) - seen
-    rows = np.arange(len(targets))
-    return np.log(counts[rows, targets] / counts.sum(axis=1)), counts.argmax(axis=1)
 
 
 def _print(result: dict[str, Any]) -> None:
-    layers = "-".join(map(str, result["network"]))
-    table = Table(title=f"Digits, one pass: a {layers} network against class frequencies", title_justify="left")
-    table.add_column("rows", justify="right")
-    for column in ("log loss", "accuracy", "baseline log loss", "baseline accuracy"):
-        table.add_column(column, justify="right")
-    first = 0
-    for part in result["quarters"]:
-        last = first + part["rows"]
-        table.add_row(f"{first + 1:,} to {last:,}", *_cells(part))
-        first = last
-    table.add_section()
-    table.add_row("all", *_cells(result["all"]), style="bold")
-    out.print(table)
+    rows = result["rows"]
     out.print(
-        f"{first:,} images seen once each, every one predicted before it was learned, by a Kalman filter on all "
-        f"{result['parameters']:,} weights of a tanh network: prior variance {result['prior_scale']:g}/fan-in, "
-        f"fading {result['fading']:g}, {result['seconds']:.1f} s."
+        f"read {rows['read']:,} = learned {rows['learned']:,} + rejected {rows['rejected']:,} "
+        f"+ skipped {rows['skipped']:,}   {result['seconds']:.1f} s, {result['rows_per_second']:,.0f} rows/s",
+        soft_wrap=True,
     )
-
-
-def _cells(part: dict[str, Any]) -> tuple[str, str, str, str]:
-    return (
-        f"{part['log_loss']:.3f}",
-        f"{part['accuracy']:.1%}",
-        f"{part['baseline_log_loss']:.3f}",
-        f"{part['baseline_accuracy']:.1%}",
-    )
+    for part in result["targets"]:
+        table = Table(title=f"{part['target']}, {part['rows']:,} rows, each predicted first", title_justify="left")
+        table.add_column("")
+        table.add_column("natkal", justify="right")
+        table.add_column("baseline", justify="right")
+        for name, value in part.items():
+            if isinstance(value, float) and not name.startswith("baseline_"):
+                base = part.get(f"baseline_{name}")
+                table.add_row(name.replace("_", " "), f"{value:.4g}", "" if base is None else f"{base:.4g}")
+        out.print(table)
+    if "report" in result:
+        out.print(f"report: {result['report']}", soft_wrap=True)

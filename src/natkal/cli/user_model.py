@@ -14,7 +14,7 @@ HINT = "--model"
 
 def load(spec: str) -> tuple[Any, Any, Any]:
     """What the named function returns: (model, inputs, targets). The working directory is searched first."""
-    from natkal.models import StaticModel
+    from natkal.models import RecurrentModel, StaticModel
 
     function = _find(spec)
     try:
@@ -24,9 +24,9 @@ def load(spec: str) -> tuple[Any, Any, Any]:
     if not isinstance(returned, tuple) or len(returned) != 3:
         got = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
         raise _bad(f"{spec} must return a tuple (model, inputs, targets), got {got}")
-    if not isinstance(returned[0], StaticModel):
+    if not isinstance(returned[0], StaticModel | RecurrentModel):
         got = type(returned[0]).__name__
-        raise _bad(f"{spec} must return a model made by natkal.static_model first, got {got}")
+        raise _bad(f"{spec} must return a model made by natkal.static_model or natkal.recurrent_model first, got {got}")
     return returned
 
 

@@ -1,4 +1,4 @@
-"""The stream that ships with the package, so that every command has something real to run on."""
+"""The streams that ship with the package, so that every command has something real to run on."""
 
 from importlib.resources import files
 

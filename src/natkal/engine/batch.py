@@ -28,7 +28,7 @@ class Looks(NamedTuple):
 
 def check_batchable(learner: Learner) -> None:
     """Refuse what only makes sense one observation at a time."""
-    if jax.tree.leaves(learner.model.init_carry()):
+    if jax.tree.leaves(learner.model.init_carry(learner.model.params)):
         raise ValueError("batch_size: the model carries a state from one observation to the next; learn one at a time")
     if learner.control.newton or learner.control.relinearize or learner.robust is not None:
         raise ValueError("batch_size: newton, relinearize and robust work one observation at a time; leave them out")

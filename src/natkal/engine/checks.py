@@ -55,6 +55,16 @@ def check_stream(model: Model, inputs: Any, targets: Any) -> None:
         model.outputs.check_targets(np.asarray(targets))
 
 
+def check_resets(resets: Any, count: int) -> jax.Array:
+    """Sequence boundaries: one boolean for each observation."""
+    flags = jnp.asarray(resets)
+    if flags.shape != (count,) or flags.dtype != bool:
+        raise ValueError(
+            f"resets: must be {count} booleans, one for each target, got shape {flags.shape} of {flags.dtype}"
+        )
+    return flags
+
+
 @contextlib.contextmanager
 def explain_shapes(model: Model, params: Params, carry: Any, inputs: Any) -> Iterator[None]:
     """Say which input shape the model cannot take, instead of where in the trace it failed."""

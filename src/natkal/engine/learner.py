@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ from jax.typing import ArrayLike
 
 from natkal.curvature import Curvature, Response, Update, dense
 from natkal.engine import counter
+from natkal.engine.blur import blurred
 from natkal.engine.checks import check_observation, check_params, explain_shapes, in_precision_of
 from natkal.engine.control import Seen, StepControl, step_control
 from natkal.engine.directions import along_scores
@@ -62,7 +64,7 @@ class Learner:
         return LearnerState(
             params=params,
             curvature=self.curvature.init(prior),
-            carry=self.model.init_carry(),
+            carry=self.model.init_carry(params),
             steps=counter.zero(),
             outliers=jnp.zeros((), jnp.int32),
             key=jax.random.key(0) if key is None else key,
@@ -80,6 +82,23 @@ class Learner:
         check_observation(self.model, inputs, target)
         with explain_shapes(self.model, state.params, state.carry, inputs):
             return self._step(state, inputs, target)
+
+    def restart(self, state: LearnerState) -> LearnerState:
+        """The learner at the start of a new sequence: the model's memory starts again, all that was learned stays."""
+        return state._replace(carry=self.model.restart(state.params, state.carry))
+
+    def forecast(
+        self, state: LearnerState, inputs: Any, horizon: int, feed: Callable[[Array], Any] | None = None
+    ) -> Prediction:
+        """The next `horizon` observations, blurred by what is not known of parameters and state; learns nothing.
+
+        `inputs` has one row for each of them. With `feed`, it is the first row alone, and `feed(T)` makes each later
+        one from the observation before it, of which the expected T(y) is known: `lambda mean: mean` for a series that
+        is fed its own last value. Each observation's own noise then counts as well.
+        """
+        from natkal.engine.forecast import forecast
+
+        return forecast(self, state, inputs, horizon, feed)
 
     def covariance(self, state: LearnerState) -> Float[Array, "p p"]:
         """The posterior covariance P of the flat parameters, in full."""
@@ -108,7 +127,7 @@ class Learner:
         with jax.default_matmul_precision("highest"):
             around = self.model.linearize(state.params, state.carry, in_precision_of(state.params, inputs))
             gram = self.curvature.quadratic(state.curvature, _jacobian(around))
-            return make_prediction(self.model.outputs, around.raw, gram)
+            return make_prediction(self.model.outputs, around.raw, _raw_cov(around, gram))
 
     def step_unchecked(self, state: LearnerState, inputs: Any, target: Any) -> tuple[LearnerState, StepInfo]:
         """`step` on values already checked, for use inside other transformations."""
@@ -126,7 +145,9 @@ class Learner:
         info = StepInfo(
             log_prob=look.log_prob,
             prediction=make_prediction(
-                self.model.outputs, look.around.raw, update.gram if look.seen.lift is None else None
+                self.model.outputs,
+                look.around.raw,
+                _raw_cov(look.around, update.gram) if look.seen.lift is None else None,
             ),
             observed=look.observed,
             # One bad value never poisons the state: a step that is not finite is not taken.
@@ -139,7 +160,7 @@ class Learner:
         learned = LearnerState(
             params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
             curvature=update.state,
-            carry=self.model.correct(look.around.carry, update.step - ahead),
+            carry=_carry(self.model, look, update.step - ahead),
             steps=jax.tree.map(lambda new, old: jnp.where(look.observed, new, old), steps, state.steps),
             outliers=outliers,
             key=next_key,
@@ -172,7 +193,7 @@ class Learner:
         observed = outputs.observe(around.raw, target)
         factor = self.fisher.factor(outputs, around.raw, observed, key)
         score, lift = observed.score, None
-        if self._follows_few(factor):
+        if around.narrowing is None and self._follows_few(factor):
             directions = along_scores(factor, score)
             rows = around.pullback(directions.basis.T)
             factor, score, lift = directions.factor, directions.score, directions.lift
@@ -180,6 +201,8 @@ class Learner:
             rows = _jacobian(around)
         if at is not None:
             score = score - factor @ (factor.T @ (rows @ (ravel(state.params) - ravel(at))))
+        if around.narrowing is not None:
+            factor, score = blurred(factor, score, around.narrowing.spread)
         seen = Seen(rows=rows, factor=factor, score=score, curved=outputs.curved(around.raw), lift=lift)
         return Look(around=around, seen=seen, log_prob=observed.log_prob, observed=jnp.any(observed.present))
 
@@ -218,6 +241,18 @@ class Learner:
 
 def _jacobian(around: Linearization) -> Float[Array, "k p"]:
     return around.pullback(jnp.eye(len(around.raw), dtype=around.raw.dtype))
+
+
+def _raw_cov(around: Linearization, gram: Float[Array, "k k"]) -> Float[Array, "k k"]:
+    """What is not known of the raw output: A P A' from theta, and the state's own part."""
+    return gram if around.narrowing is None else gram + around.narrowing.spread
+
+
+def _carry(model: Model, look: Look, step: Float[Array, " p"]) -> Any:
+    """The model's memory once theta has moved, and once what the observation says of the state itself is in it."""
+    if look.around.narrowing is None:
+        return model.correct(look.around.carry, step)
+    return look.around.narrowing.narrow(look.seen.rows, look.seen.factor, look.seen.score, step)
 
 
 def online(

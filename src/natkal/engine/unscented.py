@@ -42,9 +42,13 @@ class UnscentedModel:
         """How many numbers the parameters hold (p)."""
         return self.inner.size
 
-    def init_carry(self) -> Any:
+    def init_carry(self, params: Params) -> Any:
         """Static models remember nothing."""
-        return self.inner.init_carry()
+        return self.inner.init_carry(params)
+
+    def restart(self, params: Params, carry: Any) -> Any:
+        """Nothing to forget."""
+        return carry
 
     def linearize(self, params: Params, carry: Any, inputs: Any) -> Linearization:
         """Predict at the sigma points, and regress."""
@@ -86,6 +90,6 @@ def unscented(model: Model, *, sd: float, kappa: float = 0.0) -> UnscentedModel:
         raise ValueError(f"sd: must be positive, got {sd}")
     if not kappa >= 0:
         raise ValueError(f"kappa: must be at least 0, got {kappa}")
-    if jax.tree.leaves(model.init_carry()):
+    if jax.tree.leaves(model.init_carry(model.params)):
         raise ValueError("model: carries a state from one observation to the next; unscented takes static models only")
     return UnscentedModel(inner=model, sd=sd, kappa=kappa)

@@ -1,7 +1,41 @@
 """What predicts."""
 
-from natkal.models.base import Linearization, Model, ravel, ravel_rows
+from natkal.models.base import Linearization, Model, Narrowing, ravel, ravel_rows
 from natkal.models.networks import mlp_apply, mlp_params
+from natkal.models.recurrent import (
+    RecurrentModel,
+    cells,
+    immediate,
+    kronecker_rtrl,
+    nobacktrack,
+    recurrent_model,
+    recurrent_network,
+    rtrl,
+    snap,
+    truncated,
+    uoro,
+)
 from natkal.models.static import StaticModel, static_model
 
-__all__ = ["Linearization", "Model", "StaticModel", "mlp_apply", "mlp_params", "ravel", "ravel_rows", "static_model"]
+__all__ = [
+    "Linearization",
+    "Model",
+    "Narrowing",
+    "RecurrentModel",
+    "StaticModel",
+    "cells",
+    "immediate",
+    "kronecker_rtrl",
+    "mlp_apply",
+    "mlp_params",
+    "nobacktrack",
+    "ravel",
+    "ravel_rows",
+    "recurrent_model",
+    "recurrent_network",
+    "rtrl",
+    "snap",
+    "static_model",
+    "truncated",
+    "uoro",
+]

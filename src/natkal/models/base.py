@@ -11,12 +11,27 @@ from natkal.families.base import Family
 from natkal.typing import Array, Float, Params
 
 
+class Narrowing(NamedTuple):
+    """What is not known of a model's state apart from theta: it blurs the output, and an observation narrows it.
+
+    `spread` is the covariance of the raw output, given theta. `narrow(rows, factor, score, step)` is the carry after an
+    observation with Fisher factor and score that already account for the spread: it takes the place of `correct`.
+    """
+
+    spread: Float[Array, "k k"]
+    narrow: Callable[[Float[Array, "k p"], Float[Array, "k r"], Float[Array, " k"], Float[Array, " p"]], Any]
+
+
 class Linearization(NamedTuple):
-    """A model around one parameter value, for one input: `raw(theta + d) = raw + A d`, with A behind `pullback`."""
+    """A model around one parameter value, for one input: `raw(theta + d) = raw + A d`, with A behind `pullback`.
+
+    `narrowing` is None for a model whose state, if it has one, is known given theta.
+    """
 
     raw: Float[Array, " k"]
     pullback: Callable[[Float[Array, "m k"]], Float[Array, "m p"]]
     carry: Any
+    narrowing: Narrowing | None = None
 
 
 @runtime_checkable
@@ -38,8 +53,12 @@ class Model(Protocol):
         """How many numbers the parameters hold (p)."""
         ...
 
-    def init_carry(self) -> Any:
+    def init_carry(self, params: Params) -> Any:
         """What the model remembers before the first observation."""
+        ...
+
+    def restart(self, params: Params, carry: Any) -> Any:
+        """The carry at the start of a new sequence: nothing of the old one is remembered but the parameters."""
         ...
 
     def linearize(self, params: Params, carry: Any, inputs: Any) -> Linearization:

@@ -31,9 +31,13 @@ class StaticModel:
         """How many numbers the parameters hold (p)."""
         return sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
 
-    def init_carry(self) -> tuple[()]:
+    def init_carry(self, params: Params) -> tuple[()]:
         """A static model remembers nothing."""
         return ()
+
+    def restart(self, params: Params, carry: tuple[()]) -> tuple[()]:
+        """Nothing to forget."""
+        return carry
 
     def raw(self, params: Params, inputs: Any) -> Float[Array, " k"]:
         """The output in the coordinates of `self.outputs`."""

@@ -1,4 +1,4 @@
-"""The built-in models and streams of the certificate: every family, linear and with a hidden layer."""
+"""The built-in models and streams of the certificate: every family, linear and with a hidden layer; recurrent cells."""
 
 import itertools
 from typing import NamedTuple
@@ -21,19 +21,28 @@ from natkal.families import (
     Product,
 )
 from natkal.families.base import Family
-from natkal.models import StaticModel, mlp_apply, static_model
+from natkal.models import (
+    RecurrentModel,
+    StaticModel,
+    cells,
+    mlp_apply,
+    recurrent_model,
+    recurrent_network,
+    static_model,
+)
 from natkal.paper.compiling import run_once
 from natkal.paper.dictionary import fan_in_prior
 from natkal.typing import Array, Params
 
 INPUTS, HIDDEN, STEPS = 2, 3, 500
+UNITS, RECURRENT_STEPS = 3, 300
 
 
 class Case(NamedTuple):
     """A model, the stream to run it on, and the prior to start from: what `verify` takes."""
 
     name: str
-    model: StaticModel
+    model: StaticModel | RecurrentModel
     inputs: Array
     targets: Array
     prior_cov: Params
@@ -67,7 +76,44 @@ def builtin_cases() -> tuple[Case, ...]:
         logits = family.k if isinstance(family, Categorical) else family.raw_dim
         cases.append(build_case(f"{name}, linear", family, (), outputs=family.raw_dim, seed=seed))
         cases.append(build_case(f"{name}, MLP", family, (HIDDEN,), outputs=logits, seed=seed))
-    return tuple(cases)
+    return (*cases, *recurrent_cases())
+
+
+def recurrent_cases() -> tuple[Case, ...]:
+    """Gaussian, Bernoulli and categorical outputs under tanh, gated and linear cells."""
+    families = builtin_families()
+    return tuple(
+        build_recurrent_case(f"{name}, {shape} cell", families[name], cell, seed=seed)
+        for seed, name in enumerate(("Gaussian", "Bernoulli", "Categorical"))
+        for shape, cell in (("tanh", cells.tanh(UNITS)), ("GRU", cells.gru(UNITS)), ("linear", cells.linear(UNITS)))
+    )
+
+
+def build_recurrent_case(
+    name: str, family: Family, cell: cells.Cell, *, seed: int, steps: int = RECURRENT_STEPS
+) -> Case:
+    """A recurrent network under `family` and a stream from another network like it: inputs uniform in [-1, 1]."""
+
+    def draw(key: Array) -> tuple[Params, Array, Array]:
+        start_key, truth_key, input_key, target_key = jax.random.split(key, 4)
+        start, truth = (recurrent_network(key, cell, INPUTS, family) for key in (start_key, truth_key))
+        inputs = jax.random.uniform(input_key, (steps, INPUTS), minval=-1, maxval=1)
+
+        def follow(state: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+            u, key = row
+            moved = truth.system.step(truth.params, state, u)
+            return moved, family.sample(key, family.link(truth.raw(truth.params, moved, u)))
+
+        rest = jnp.zeros(truth.system.state_size)
+        targets = jax.lax.scan(follow, rest, (inputs, jax.random.split(target_key, steps)))[1]
+        # Contracting, so that the state forgets where it started.
+        weights = {**start.params["cell"], "recurrent": start.params["cell"]["recurrent"] / 2}
+        return {**start.params, "cell": weights}, inputs, targets
+
+    params, inputs, targets = run_once(draw, jax.random.key(seed))
+    prior_cov = jax.tree.map(lambda variance: 0.1 * variance, fan_in_prior(params))
+    model = recurrent_model(cell, cells.readout, params, cell.state(), family)
+    return Case(name=name, model=model, inputs=inputs, targets=targets, prior_cov=prior_cov)
 
 
 def build_case(

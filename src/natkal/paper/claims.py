@@ -21,6 +21,17 @@ STATEMENTS = {
     "Engine, Kalman": "the engine with fading memory = Prop. 3's filter",
     "Engine, natural gradient": "the engine with a learning rate = Def. 1",
     "Engine, kept prior": "the engine with prior_weight = Prop. 4's natural gradient",
+    "Def. 11": "the RTRL gradients at fixed theta add up to the gradient by back-propagation through time",
+    "Thm 12": "joint Kalman filter on (theta, y-hat) = RTRL + natural gradient + state correction, P = eta (J^-1, G)",
+    "Cor. 15": "from W_0 = 0, W stays 0: the joint covariance is that of theta, seen through G",
+    "theta+init": "Thm 12 on (theta, y-hat_0) with G_0 = (0, Id) = the joint filter with W_0 > 0",
+    "Lemma 13": "the transition of the joint filter, in (P_theta, G, W) for any W",
+    "Lemma 14": "the observation of the joint filter, in (P_theta, G, W): G <- G - W H' S^-1 A",
+    "Sec. 3.2": "the dual filter with the RTRL terms of the lemmas = the joint filter, with W_0 > 0 and noise",
+    "Sec. 3.2, W": "W decays: |W_t| <= |W_0| prod |dPhi/dy-hat|^2",
+    "Engine, joint filter": "the engine's recurrent model with fading memory = the joint filter",
+    "Engine, natural gradient RTRL": "the engine's recurrent model at rate eta_t = the fading joint filter",
+    "Engine, uncertain state": "the engine with W_0 > 0 and process noise = the joint filter with both",
 }
 """The claims, by where the paper makes them."""
 

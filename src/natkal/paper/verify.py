@@ -1,4 +1,4 @@
-"""The paper as a certificate: every statement of its static half, run on a model and a stream; the engine with it."""
+"""The paper as a certificate: every statement, run on a model and a stream; the engine with it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from natkal.curvature import dense
 from natkal.engine import Learner, fading, learning_rate, online, step_control
 from natkal.families import Categorical
-from natkal.models import StaticModel, ravel
+from natkal.models import RecurrentModel, StaticModel, ravel
 from natkal.paper import sampling
 from natkal.paper.claims import ClaimResult, Deviation, deviation, result
 from natkal.paper.compiling import run_once
@@ -28,6 +28,7 @@ from natkal.paper.side_by_side import (
     static_filter,
 )
 from natkal.paper.solve import inverse
+from natkal.paper.verify_recurrent import verify_recurrent
 from natkal.typing import Array
 
 SCHEDULES: Mapping[str, Schedule] = {
@@ -40,7 +41,7 @@ SCHEDULES: Mapping[str, Schedule] = {
 
 
 def verify(
-    model: StaticModel,
+    model: StaticModel | RecurrentModel,
     inputs: Any,
     targets: Any,
     *,
@@ -74,6 +75,11 @@ def verify(
         if len(rows) != steps:
             raise ValueError(f"inputs: {len(rows)} rows, but targets has {steps}")
     chosen = SCHEDULES if schedules is None else schedules
+    if isinstance(model, RecurrentModel):
+        matrix = _dense(model, prior_cov)
+        return verify_recurrent(
+            model, inputs, targets, prior_cov=matrix, schedules=chosen, tolerance=tolerance, name=name
+        )
     last = list(chosen)[-1]
     at = Setting(mean_function(model), model.family, params, _dense(model, prior_cov))
 
@@ -147,7 +153,7 @@ def engine(model: StaticModel, at: Setting, eta: Schedule, prior_weight: Number)
     return Comparison(tuple(learner.init(model.params) for learner in learners), step)
 
 
-def _dense(model: StaticModel, prior_cov: Any) -> Array:
+def _dense(model: StaticModel | RecurrentModel, prior_cov: Any) -> Array:
     """`prior_cov` as a matrix on the flat parameters."""
     flat = ravel(model.params)
     given = fan_in_prior(model.params) if prior_cov is None else prior_cov
@@ -167,7 +173,7 @@ def _dense(model: StaticModel, prior_cov: Any) -> Array:
     return cov if cov.ndim == 2 else jnp.diag(jnp.broadcast_to(cov, flat.shape))
 
 
-def _check(model: StaticModel, params: Array, tolerance: float) -> None:
+def _check(model: StaticModel | RecurrentModel, params: Array, tolerance: float) -> None:
     """Refuse what cannot be certified, before anything is compiled."""
     if 100 * jnp.finfo(params.dtype).eps > tolerance:
         raise ValueError(

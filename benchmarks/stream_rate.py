@@ -1,0 +1,131 @@
+"""1,000,000 rows x 10 numbers of CSV through a logistic model: natkal, river and scikit-learn, one after the other.
+
+    python benchmarks/stream_rate.py [--rows 1000000] [--sklearn-rows 20000]
+
+Each job reads the same file, predicts every row before learning it, standardises its features online, and runs in a
+process of its own, whose wall-clock time (start-up and compilation included) and peak memory are printed. scikit-learn
+learns in chunks of one row, which is slow: it gets the first rows of the file, and the table says how many.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+COLUMNS = [f"x{i}" for i in range(10)]
+
+
+def write_data(path: Path, rows: int) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=10) / np.arange(1, 11)
+    with path.open("w") as file:
+        file.write(",".join([*COLUMNS, "y"]) + "\n")
+        for first in range(0, rows, 50_000):
+            count = min(50_000, rows - first)
+            inputs = rng.normal(size=(count, 10)) * np.arange(1, 11)
+            targets = inputs @ weights + rng.logistic(size=count) > 0
+            np.savetxt(file, np.column_stack([inputs, targets]), fmt=["%.6g"] * 10 + ["%d"], delimiter=",")
+
+
+def natkal_job(path: str, rows: int) -> dict:
+    from typer.testing import CliRunner
+
+    from natkal.cli import app
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ["learn", path, "--target", "y", "--model", "linear", "--run", folder, "--json", "--no-report"]
+        answer = CliRunner().invoke(app, arguments)
+    result = json.loads(answer.stdout)
+    assert result["rows"]["learned"] == rows
+    return {"log_loss": result["targets"][0]["log_loss"], "inner_seconds": result["seconds"]}
+
+
+def river_job(path: str, rows: int) -> dict:
+    from river import linear_model, optim, preprocessing, stream
+
+    model = preprocessing.StandardScaler() | linear_model.LogisticRegression(optim.SGD(0.01))
+    converters = {**dict.fromkeys(COLUMNS, float), "y": int}
+    loss, started = 0.0, time.perf_counter()
+    for inputs, target in stream.iter_csv(path, target="y", converters=converters):
+        chance = model.predict_proba_one(inputs)[bool(target)]
+        loss -= np.log(max(chance, 1e-15))
+        model.learn_one(inputs, bool(target))
+    return {"log_loss": loss / rows, "inner_seconds": time.perf_counter() - started}
+
+
+def sklearn_job(path: str, rows: int) -> dict:
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.preprocessing import StandardScaler
+
+    scaler, model = StandardScaler(), SGDClassifier(loss="log_loss")
+    loss, started = 0.0, time.perf_counter()
+    with open(path) as file:
+        next(file)
+        for row in range(rows):
+            values = np.array(next(file).split(","), dtype=float)[None]
+            inputs, target = values[:, :-1], values[:, -1].astype(int)
+            if row:
+                chance = model.predict_proba(scaler.transform(inputs))[0, target[0]]
+                loss -= np.log(max(chance, 1e-15))
+            scaler.partial_fit(inputs)
+            model.partial_fit(scaler.transform(inputs), target, classes=[0, 1])
+    return {"log_loss": loss / rows, "inner_seconds": time.perf_counter() - started}
+
+
+JOBS = {"natkal": natkal_job, "river": river_job, "scikit-learn": sklearn_job}
+
+
+def measure(name: str, path: Path, rows: int) -> dict:
+    command = [sys.executable, __file__, "--job", name, "--path", str(path), "--rows", str(rows)]
+    started = time.perf_counter()
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - started
+    return {"name": name, "rows": rows, "seconds": seconds, **json.loads(answer.stdout.splitlines()[-1])}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--sklearn-rows", type=int, default=20_000)
+    parser.add_argument("--job", choices=JOBS)
+    parser.add_argument("--path")
+    arguments = parser.parse_args()
+    if arguments.job:
+        result = JOBS[arguments.job](arguments.path, arguments.rows)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({**result, "peak_mb": peak}))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path, few = Path(folder) / "rows.csv", Path(folder) / "few.csv"
+        write_data(path, arguments.rows)
+        few_rows = min(arguments.rows, 100_000)
+        with path.open() as source, few.open("w") as target:
+            target.writelines(line for line, _ in zip(source, range(few_rows + 1), strict=False))
+        results = [
+            measure("natkal", path, arguments.rows),
+            measure("natkal", few, few_rows),
+            measure("river", path, arguments.rows),
+            measure("scikit-learn", path, min(arguments.rows, arguments.sklearn_rows)),
+        ]
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"{'':14}{'rows':>12}{'seconds':>10}{'rows/s':>12}{'learning only':>15}{'peak MB':>9}{'log loss':>10}")
+    for result in results:
+        rate, inner = result["rows"] / result["seconds"], result["rows"] / result["inner_seconds"]
+        print(
+            f"{result['name']:14}{result['rows']:>12,}{result['seconds']:>10.1f}{rate:>12,.0f}{inner:>15,.0f}"
+            f"{result['peak_mb']:>9.0f}{result['log_loss']:>10.4f}"
+        )
+    ours, theirs = results[0], results[2]
+    print(f"natkal over river: {theirs['seconds'] / ours['seconds']:.1f} whole, ", end="")
+    print(f"{theirs['inner_seconds'] / ours['inner_seconds']:.1f} without start-up")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The long checks of the stream: real kills, damaged checkpoints, a million rows with ten thousand bad ones.
+
+    python benchmarks/stream_soak.py [--kills 200] [--damaged 5000] [--rows 1000000] [--garbage 10000]
+
+Prints one line per check and exits with 1 if one fails.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax  # noqa: F401  (imported once, before any fork; its backend starts in the children)
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.stream.garbage import with_garbage
+from tests.stream.support import COLUMNS, csv_lines, csv_text, learned, same_arrays, table
+from tests.stream.test_checkpoint import damaged
+
+from natkal.cli import app
+from natkal.stream import checkpoint, session  # noqa: F401
+
+
+def command(arguments: list[str], log: Path) -> int:
+    """Start the command line in a child of its own; returns its process id."""
+    child = os.fork()
+    if child:
+        return child
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    try:
+        app(arguments, standalone_mode=True)
+    except SystemExit as ending:
+        os._exit(int(ending.code or 0))
+    os._exit(1)
+
+
+def wait(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def arguments(data: Path, run: Path, *more: str) -> list[str]:
+    return [
+        *("learn", str(data), "--target", "y", "--model", "linear", "--classes", "0,1"),
+        *("--run", str(run), "--predictions", str(run.with_suffix(".csv")), "--checkpoint-every", "3000"),
+        *("--no-report", "--json", *more),
+    ]
+
+
+def check_kills(folder: Path, kills: int) -> tuple[bool, str]:
+    """Runs killed with SIGKILL at a random moment and resumed, against the run that was never killed."""
+    data, log = folder / "kill.csv", folder / "log"
+    data.write_text(csv_text(table(80_000)))
+    whole = folder / "whole"
+    started = time.monotonic()
+    assert wait(command(arguments(data, whole), log)) == 0, log.read_text()
+    duration = time.monotonic() - started
+    expected = whole.with_suffix(".csv").read_bytes()
+    rng = random.Random(0)
+    same = torn = died = 0
+    for number in range(kills):
+        if number % 20 == 0:
+            print(f"     kills: {same} of {number} bit-equal so far", file=sys.stderr, flush=True)
+        cut = folder / "cut"
+        shutil.rmtree(cut, ignore_errors=True)
+        cut.with_suffix(".csv").unlink(missing_ok=True)
+        child = command(arguments(data, cut, "--resume"), log)
+        time.sleep(rng.uniform(0.1, 1.0) * duration)
+        os.kill(child, signal.SIGKILL)
+        died += wait(child) == -signal.SIGKILL
+        for name in (checkpoint.CURRENT, checkpoint.PREVIOUS):
+            if (cut / name).exists():
+                checkpoint.read(cut / name)  # raises if a kill can leave a torn one
+        code = wait(command(arguments(data, cut, "--resume"), log))
+        torn += code != 0
+        equal = cut.with_suffix(".csv").read_bytes() == expected and same_arrays(learned(cut), learned(whole))
+        same += code == 0 and equal
+    good = same == kills and torn == 0
+    return good, f"{same} of {kills} runs bit-equal after SIGKILL ({died} were still running when killed), {torn} torn"
+
+
+def check_damaged(folder: Path, count: int) -> tuple[bool, str]:
+    """Checkpoints with a flipped bit, cut, lengthened or with lengths that lie: refused, in little memory."""
+    rng = np.random.default_rng(0)
+    path = folder / "whole" / checkpoint.CURRENT
+    if not path.exists():
+        data = folder / "d.csv"
+        data.write_text(csv_text(table(2000)))
+        assert wait(command(arguments(data, folder / "whole"), folder / "log")) == 0
+    data = path.read_bytes()
+    target = folder / "damaged.nk"
+    refused = 0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(count):
+        target.write_bytes(damaged(data, rng))
+        try:
+            checkpoint.read(target)
+        except checkpoint.CheckpointError:
+            refused += 1
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    target.write_bytes(data[:-1])
+    code = wait(command(["predict", str(target), str(folder / "kill.csv")], folder / "log"))
+    said = "damaged" in (folder / "log").read_text()
+    good = refused == count and code == 1 and said
+    return (
+        good,
+        f"{refused} of {count} refused, memory grew by {grown:.1f} MB; the command exits with {code} and says why",
+    )
+
+
+def check_garbage(folder: Path, rows: int, bad: int) -> tuple[bool, str]:
+    """Bad rows among good ones: counted to the last, and what is learned is what the good rows teach, bit for bit."""
+    lines = csv_lines(table(rows))
+    clean, dirty = folder / "clean.csv", folder / "dirty.csv"
+    clean.write_text("\n".join([COLUMNS, *lines]) + "\n")
+    planted = with_garbage(lines, dirty, COLUMNS, every=0.95 * rows / bad, seed=0)
+    results = []
+    for data in (clean, dirty):
+        run = folder / f"run-{data.stem}"
+        log = folder / "log"
+        assert wait(command(arguments(data, run, "--checkpoint-every", "60s"), log)) == 0, log.read_text()
+        results.append(json.loads(log.read_text())["rows"])
+    expected = {"read": rows + len(planted), "learned": rows, "rejected": len(planted), "skipped": 0}
+    lines_named = [
+        json.loads(line)["line"] for line in (folder / "run-dirty" / "rejects.jsonl").read_text().splitlines()
+    ]
+    same = same_arrays(learned(folder / "run-clean"), learned(folder / "run-dirty"))
+    good = results[1] == expected and lines_named == planted and same
+    return good, f"{results[1]}, lines named right: {lines_named == planted}, parameters bit-equal: {same}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--damaged", type=int, default=5000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--garbage", type=int, default=10_000)
+    options = parser.parse_args()
+    failed = False
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        checks = [
+            ("kills", options.kills, lambda: check_kills(folder, options.kills)),
+            ("damaged checkpoints", options.damaged, lambda: check_damaged(folder, options.damaged)),
+            ("garbage", options.garbage, lambda: check_garbage(folder, options.rows, options.garbage)),
+        ]
+        for title, wanted, check in checks:
+            if not wanted:
+                continue
+            started = time.monotonic()
+            good, text = check()
+            failed |= not good
+            print(f"{'ok  ' if good else 'FAIL'} {title}: {text} ({time.monotonic() - started:.0f} s)", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Charts as SVG text: no library, no script; colours come from the page's style, so that they follow light and dark."""
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+WIDTH, HEIGHT = 480, 250
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 34
+POINTS = 400
+"""A line is drawn through at most this many points."""
+
+
+class Axes:
+    """A plotting area with ticks and grid, and a map from data to it."""
+
+    def __init__(
+        self,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        *,
+        x_label: str = "",
+        log_y: bool = False,
+        y_format: str = "",
+    ):
+        self._x = _widened(*x)
+        self._log = log_y
+        self._y = _widened(*(math.log10(value) for value in y)) if log_y else _widened(*y)
+        self._parts: list[str] = []
+        self.marks = 0
+        self._draw_grid(x_label, y_format)
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Where a data point lies on the picture."""
+        y = math.log10(max(y, 1e-300)) if self._log else y
+        across = (x - self._x[0]) / (self._x[1] - self._x[0])
+        up = (y - self._y[0]) / (self._y[1] - self._y[0])
+        up = min(max(up, -0.02), 1.02)
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+    def line(self, x: Sequence[float], y: Sequence[float], kind: str, *, name: str = "") -> None:
+        """A line through the finite points."""
+        points = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(a) and math.isfinite(b)]
+        step = max(1, math.ceil(len(points) / POINTS))
+        path = " ".join("{:.1f},{:.1f}".format(*self.place(*point)) for point in [*points[::step], *points[-1:]])
+        if points:
+            self._add(f'<polyline class="line {kind}" points="{path}"><title>{escape(name)}</title></polyline>')
+
+    def band(self, x: Sequence[float], low: Sequence[float], high: Sequence[float], kind: str) -> None:
+        """The area between two lines."""
+        keep = [i for i in range(len(x)) if math.isfinite(low[i]) and math.isfinite(high[i])]
+        there = [self.place(x[i], high[i]) for i in keep]
+        back = [self.place(x[i], low[i]) for i in reversed(keep)]
+        if keep:
+            path = " ".join(f"{a:.1f},{b:.1f}" for a, b in [*there, *back])
+            self._add(f'<polygon class="{kind}" points="{path}"/>')
+
+    def dots(self, x: Sequence[float], y: Sequence[float], kind: str, sizes: Sequence[float] | None = None) -> None:
+        """Points, of radius 2.2 unless sizes are given."""
+        for i, (a, b) in enumerate(zip(x, y, strict=True)):
+            if math.isfinite(a) and math.isfinite(b):
+                across, up = self.place(a, b)
+                radius = 2.2 if sizes is None else sizes[i]
+                self._add(f'<circle class="{kind}" cx="{across:.1f}" cy="{up:.1f}" r="{radius:.1f}"/>')
+
+    def columns(self, x: Sequence[float], y: Sequence[float], width: float, kind: str) -> None:
+        """Bars standing on the axis."""
+        for a, b in zip(x, y, strict=True):
+            left, top = self.place(a - width / 2, b)
+            right, bottom = self.place(a + width / 2, self._y[0] if not self._log else 10 ** self._y[0])
+            self._add(
+                f'<rect class="{kind}" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
+                f'height="{max(bottom - top, 0):.1f}"/>'
+            )
+
+    def svg(self, title: str) -> str:
+        """The finished chart."""
+        return (
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" data-marks="{self.marks}">'
+            f"{''.join(self._parts)}</svg>"
+        )
+
+    def _add(self, mark: str) -> None:
+        self._parts.append(mark)
+        self.marks += 1
+
+    def _draw_grid(self, x_label: str, y_format: str) -> None:
+        for tick in ticks(*self._y, whole=self._log):
+            value = 10**tick if self._log else tick
+            _, up = self.place(self._x[0], value)
+            text = short(value, y_format)
+            self._parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}"/>')
+            self._parts.append(f'<text class="tick" x="{LEFT - 6}" y="{up + 4:.1f}" text-anchor="end">{text}</text>')
+        for tick in ticks(*self._x, about=4):
+            across, below = self.place(tick, 1.0)[0], HEIGHT - BOTTOM + 16
+            anchor = "end" if across > WIDTH - RIGHT - 12 else "middle"
+            self._parts.append(
+                f'<text class="tick" x="{across:.1f}" y="{below}" text-anchor="{anchor}">{short(tick)}</text>'
+            )
+        if x_label:
+            middle = (LEFT + WIDTH - RIGHT) / 2
+            self._parts.append(
+                f'<text class="label" x="{middle}" y="{HEIGHT - 3}" text-anchor="middle">{escape(x_label)}</text>'
+            )
+
+
+def bars(names: Sequence[str], values: Sequence[float], title: str) -> str:
+    """Horizontal bars, one for each name, the longest filling the width."""
+    row, left = 22, 150
+    height = row * len(names) + 8
+    longest = max([*values, 1e-300])
+    parts = []
+    for i, (name, value) in enumerate(zip(names, values, strict=True)):
+        top = 4 + i * row
+        length = (WIDTH - left - 60) * value / longest
+        label = name if len(name) <= 22 else name[:21] + "…"
+        parts.append(
+            f'<text class="tick" x="{left - 8}" y="{top + 15}" text-anchor="end">{escape(label)}</text>'
+            f'<rect class="bar" x="{left}" y="{top + 3}" width="{max(length, 1):.1f}" height="{row - 7}" rx="2"/>'
+            f'<text class="tick" x="{left + length + 6:.1f}" y="{top + 15}">{short(value)}</text>'
+        )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}" data-marks="{len(names)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def ticks(low: float, high: float, *, about: int = 5, whole: bool = False) -> list[float]:
+    """Round numbers between low and high, about so many."""
+    rough = (high - low) / about
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= rough * 0.999)
+    if whole:
+        step = max(1.0, round(step))
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def short(value: float, form: str = "") -> str:
+    """A number as one reads it on an axis: 0.25, 1,200, 45k, 1e-6."""
+    if form:
+        return format(value, form)
+    size = abs(value)
+    if size >= 1e9 or 0 < size < 1e-3:
+        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+    for limit, letter in ((1e6, "M"), (1e4, "k")):
+        if size >= limit:
+            return f"{value / {'M': 1e6, 'k': 1e3}[letter]:.4g}{letter}"
+    return f"{value:,.4g}" if size < 1000 else f"{value:,.0f}"
+
+
+def span(*series: Sequence[float] | np.ndarray, trim: float = 0.0) -> tuple[float, float]:
+    """From the smallest to the largest finite value of all series; with `trim`, without that share at either end."""
+    values = np.concatenate([np.asarray(one, float).ravel() for one in series])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 1.0
+    low, high = np.quantile(values, [trim, 1 - trim])
+    return float(low), float(high)
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    if high - low < 1e-12 * max(abs(low), abs(high), 1e-300):
+        return low - 0.5 * max(abs(low), 1.0), high + 0.5 * max(abs(high), 1.0)
+    return low, high

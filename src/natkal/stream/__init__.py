@@ -1,0 +1,1 @@
+"""What a user runs: sources, the test-then-train loop, metrics, checkpoints."""

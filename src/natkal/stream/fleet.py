@@ -1,0 +1,113 @@
+"""One model, or one for each key: the state on the device, and its way to and from a checkpoint."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natkal.stream.loop import Loop, Pending
+from natkal.typing import Params
+
+FIRST_SLOTS = 16
+
+
+class Fleet:
+    """The states of all models, stacked where there are keys. Every model of a fleet starts from the same place.
+
+    Rows of all keys go through one compiled call in their order; each touches its own model's slice in place, which
+    needs no balance between the keys and gives each model the same bits as if it were alone.
+    """
+
+    def __init__(self, loop: Loop, params: Params, seed: int, *, keyed: bool):
+        self._loop = loop
+        self._start = loop.init(params, seed)
+        self._keyed = keyed
+        self.keys: dict[str, int] = {}
+        self.state: Any = self._spread(FIRST_SLOTS) if keyed else _copy(self._start)
+
+    def slots(self, keys: list[str]) -> np.ndarray:
+        """The slot of each key, a new one for a key not seen before."""
+        for key in keys:
+            self.keys.setdefault(key, len(self.keys))
+        self._grow()
+        return np.array([self.keys[key] for key in keys], np.int32)
+
+    def run(
+        self, inputs: np.ndarray, targets: np.ndarray, learn: np.ndarray | None, slots: np.ndarray | None
+    ) -> Pending:
+        """Advance through these rows."""
+        self.state, pending = self._loop.run(self.state, inputs, targets, learn, slots)
+        return pending
+
+    def predict(self, inputs: np.ndarray, keys: list[str]) -> np.ndarray:
+        """Predictions without learning; a key never seen gets what every model starts from, in a slot still free."""
+        if not self._keyed:
+            return self._loop.predict(self.state, inputs, None)
+        free = len(self.keys)
+        self._grow(free + 1)
+        return self._loop.predict(self.state, inputs, np.array([self.keys.get(key, free) for key in keys], np.int32))
+
+    def one(self, slot: int | None = None) -> Any:
+        """The state of one model: the only one, or that of a slot."""
+        return jax.tree.map(lambda leaf: leaf[slot], self.state) if self._keyed else self.state
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Every number of the state, by name, on the host."""
+        return {name: np.asarray(leaf) for name, leaf in _named(_plain(self.state)).items()}
+
+    def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Name, shape and dtype of each array of a checkpoint with these keys."""
+        self._grow()
+        return {name: (leaf.shape, np.dtype(leaf.dtype)) for name, leaf in _named(_plain(self.state)).items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The state from a checkpoint's arrays, which match `template`."""
+        names = list(_named(_plain(self.state)))
+        leaves, structure = jax.tree.flatten(self.state)
+        restored = []
+        for name, leaf in zip(names, leaves, strict=True):
+            value = jnp.array(arrays[name])
+            restored.append(jax.random.wrap_key_data(value) if _is_key(leaf) else value)
+        self.state = jax.tree.unflatten(structure, restored)
+
+    def _spread(self, slots: int) -> Any:
+        def stack(leaf: Any) -> Any:
+            if _is_key(leaf):
+                return jax.random.wrap_key_data(_repeat(jax.random.key_data(leaf), slots))
+            return _repeat(leaf, slots)
+
+        return jax.tree.map(stack, self._start)
+
+    def _grow(self, least: int = 0) -> None:
+        """Twice the slots, as often as needed."""
+        if not self._keyed:
+            return
+        have = jax.tree.leaves(self.state)[0].shape[0]
+        need = have
+        while need < max(len(self.keys), least):
+            need *= 2
+        if need > have:
+            more = self._spread(need - have)
+            self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
+
+
+def _repeat(leaf: Any, times: int) -> Any:
+    return jnp.array(jnp.broadcast_to(leaf, (times, *leaf.shape)))
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _plain(state: Any) -> Any:
+    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, state)
+
+
+def _copy(state: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else jnp.array(leaf), state)
+
+
+def _named(state: Any) -> dict[str, Any]:
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(state)}

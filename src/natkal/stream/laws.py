@@ -1,0 +1,164 @@
+"""What is predicted of each target: the family, its scale, and what a prediction says in the user's own units."""
+
+import dataclasses
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax.numpy as jnp
+
+from natkal.families import Bernoulli, Categorical, Family, GaussianUnknownVariance, Poisson
+from natkal.stream.scaling import Running, location_scale
+from natkal.stream.schema import Target
+from natkal.typing import Array, Float
+
+
+class Outcome(NamedTuple):
+    """A prediction in the user's units (`summary`, see each law) and log p of what came, both before learning it."""
+
+    summary: Float[Array, " s"]
+    log_prob: Float[Array, ""]
+
+
+@runtime_checkable
+class Law(Protocol):
+    """One target: how its values reach the learner, and how the learner's prediction reaches the user."""
+
+    @property
+    def family(self) -> Family:
+        """What the learner observes."""
+        ...
+
+    @property
+    def summary_size(self) -> int:
+        """How many numbers a prediction has."""
+        ...
+
+    def measure(self, y: Array) -> Array:
+        """The number whose running mean and spread make the scale."""
+        ...
+
+    def prepare(self, y: Float[Array, ""], scale: Running) -> Float[Array, ""]:
+        """The value the learner sees; NaN where it is missing or there is no scale for it yet."""
+        ...
+
+    def outcome(
+        self, natural: Float[Array, " k"], total_cov: Float[Array, "k k"], y: Float[Array, ""], scale: Running
+    ) -> Outcome:
+        """What was expected, in the user's units, and how probable y was."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianLaw:
+    """A real target, or the logarithm of a positive one: standardised as it comes, its noise learned with its mean.
+
+    The summary is (centre, spread) of the target or its logarithm; the spread holds noise and parameter uncertainty.
+    """
+
+    log: bool
+    summary_size = 2
+
+    @property
+    def family(self) -> Family:
+        """Mean and logarithm of the variance."""
+        return GaussianUnknownVariance()
+
+    def measure(self, y: Array) -> Array:
+        """The number that is standardised."""
+        return jnp.log(y) if self.log else y
+
+    def prepare(self, y: Float[Array, ""], scale: Running) -> Float[Array, ""]:
+        """(v - mean) / sd with the earlier rows' mean and sd."""
+        location, spread = location_scale(scale)
+        return (self.measure(y) - location) / spread
+
+    def outcome(
+        self, natural: Float[Array, " k"], total_cov: Float[Array, "k k"], y: Float[Array, ""], scale: Running
+    ) -> Outcome:
+        """Centre and spread in the user's units; the density changes by 1/sd, and by 1/y for a logarithm."""
+        location, spread = location_scale(scale)
+        variance = -0.5 / natural[1]
+        centre = natural[0] * variance
+        density = self.family.log_prob(natural, (self.measure(y) - location) / spread) - jnp.log(spread)
+        return Outcome(
+            summary=jnp.stack([location + spread * centre, spread * jnp.sqrt(total_cov[0, 0])]),
+            log_prob=density - jnp.log(y) if self.log else density,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassLaw:
+    """Two classes or more; the summary is the probability of each (of the second, where there are two)."""
+
+    classes: int
+
+    @property
+    def family(self) -> Family:
+        """Bernoulli for two, Categorical with one logit per class for more."""
+        return Bernoulli() if self.classes == 2 else Categorical(self.classes, minimal=False)
+
+    @property
+    def summary_size(self) -> int:
+        """One probability for two classes."""
+        return 1 if self.classes == 2 else self.classes
+
+    def measure(self, y: Array) -> Array:
+        """The class number."""
+        return y
+
+    def prepare(self, y: Float[Array, ""], scale: Running) -> Float[Array, ""]:
+        """The class number."""
+        return y
+
+    def outcome(
+        self, natural: Float[Array, " k"], total_cov: Float[Array, "k k"], y: Float[Array, ""], scale: Running
+    ) -> Outcome:
+        """Class probabilities."""
+        known = jnp.where(jnp.isnan(y), 0.0, y)
+        log_prob = jnp.where(jnp.isnan(y), jnp.nan, self.family.log_prob(natural, known))
+        return Outcome(summary=self.family.mean(natural), log_prob=log_prob)
+
+
+@dataclasses.dataclass(frozen=True)
+class CountLaw:
+    """Counts; the summary is (mean, spread), the spread with parameter uncertainty."""
+
+    summary_size = 2
+
+    @property
+    def family(self) -> Family:
+        """Poisson."""
+        return Poisson()
+
+    def measure(self, y: Array) -> Array:
+        """The count."""
+        return y
+
+    def prepare(self, y: Float[Array, ""], scale: Running) -> Float[Array, ""]:
+        """The count."""
+        return y
+
+    def outcome(
+        self, natural: Float[Array, " k"], total_cov: Float[Array, "k k"], y: Float[Array, ""], scale: Running
+    ) -> Outcome:
+        """The mean count and its spread."""
+        summary = jnp.stack([self.family.mean(natural)[0], jnp.sqrt(total_cov[0, 0])])
+        return Outcome(summary=summary, log_prob=self.family.log_prob(natural, y))
+
+
+def law_of(target: Target) -> Law:
+    """The law of one target."""
+    if target.classes:
+        return ClassLaw(classes=len(target.classes))
+    if target.task == "count":
+        return CountLaw()
+    return GaussianLaw(log=target.task == "positive")
+
+
+def split_naturals(laws: tuple[Law, ...], natural: Array, total_cov: Array) -> list[tuple[Array, Array]]:
+    """Each law's own entries of the joint natural parameters and covariance."""
+    parts, first = [], 0
+    for law in laws:
+        last = first + law.family.dim
+        parts.append((natural[first:last], total_cov[first:last, first:last]))
+        first = last
+    return parts

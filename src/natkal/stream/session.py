@@ -1,0 +1,396 @@
+"""A run from its first row to its last: read, check, predict, learn, write, and keep a checkpoint to go on from."""
+
+import dataclasses
+import json
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import natkal
+from natkal.stream import checkpoint
+from natkal.stream.errors import CheckpointError, Stopped, StreamError
+from natkal.stream.features import Encoded, Encoder
+from natkal.stream.fleet import Fleet
+from natkal.stream.laws import law_of
+from natkal.stream.learners import Choice
+from natkal.stream.loop import Pending, make_loop
+from natkal.stream.metrics import RECENT, Metrics, next_edge
+from natkal.stream.outputs import Appender
+from natkal.stream.predictions import PredictionFormat
+from natkal.stream.schema import Schema, infer
+from natkal.stream.settings import Counts, Settings
+from natkal.stream.source import STDIN, Source
+from natkal.stream.table import Position, Reject, Rows
+
+FORMAT = 1
+HELD = 100_000
+"""How many rows wait for a label that comes later under their id; the oldest give way."""
+
+
+class Session:
+    """One run in one folder. Build it with `begin` or `resume`, then `run` it."""
+
+    def __init__(self, folder: Path, settings: Settings, schema: Schema, vocabularies: dict[str, list[str]]):
+        self.folder = folder
+        self.settings = settings
+        self.schema = schema
+        self.encoder = Encoder(schema, vocabularies)
+        self.laws = tuple(law_of(target) for target in schema.targets)
+        if not self.encoder.width:
+            raise StreamError("no column is left to learn from")
+        choice = Choice(settings.model, settings.prior_scale, settings.fading, settings.seed)
+        self.loop, params = make_loop(choice, self.laws, self.encoder.width, self.encoder.scaled)
+        self.learner = self.loop.learner
+        self.fleet = Fleet(self.loop, params, settings.seed, keyed=schema.key is not None)
+        sizes = tuple(law.summary_size for law in self.laws)
+        self.metrics = Metrics(schema.targets, sizes, settings.metrics_every)
+        self.format = PredictionFormat(
+            schema.targets, sizes, json_lines=bool(settings.predictions and "json" in Path(settings.predictions).suffix)
+        )
+        self.files: list[str] = []
+        self.counts = Counts()
+        self.reasons: dict[str, int] = {}
+        self.position = Position(0, 0, 1)
+        self.queue: deque[tuple[np.ndarray, np.ndarray]] = deque()
+        self.held: OrderedDict[str, np.ndarray] = OrderedDict()
+        self.recent_inputs = np.zeros((0, self.encoder.width))
+        self.outputs: dict[str, Appender] = {}
+        self._pending: deque[tuple[Pending, Encoded]] = deque()
+
+    # -- starting ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def begin(cls, folder: Path, settings: Settings, source: Source) -> tuple["Session", list[Rows]]:
+        """A new run: the schema comes from the first rows, which are returned to be learned."""
+        first: list[Rows] = []
+        count = 0
+        while count < settings.sample:
+            rows = source.read()
+            if rows is None:
+                break
+            first.append(rows)
+            count += len(rows)
+        if not count:
+            raise StreamError("the data holds no row that can be read")
+        apart = [settings.id] if settings.id else []
+        schema = infer(
+            _joined(first, settings.sample),
+            settings.targets,
+            task=settings.task,
+            features=settings.features,
+            classes=settings.classes,
+            key=settings.key,
+            missing=settings.missing,
+            apart=apart,
+        )
+        session = cls(folder, settings, schema, {})
+        session.files = [name if name == STDIN else str(Path(name).absolute()) for name in source.files]
+        session._open({})
+        return session, first
+
+    @classmethod
+    def resume(cls, folder: Path, *, open_outputs: bool = True) -> tuple["Session", str | None]:
+        """The run in this folder as its last whole checkpoint has it, and a warning where that is an older one."""
+        found = checkpoint.find(folder)
+        if found is None:
+            raise StreamError(f"{folder}: there is no checkpoint to resume from")
+        path, header, arrays, warning = found
+        session = cls.load(path, header, arrays, folder)
+        if open_outputs:
+            session._open(header["outputs"])
+        return session, warning
+
+    @classmethod
+    def load(cls, path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> "Session":
+        """A session from a checkpoint that was read whole; its arrays must be those its settings call for."""
+        if header.get("format") != FORMAT:
+            raise CheckpointError(f"{path}: format {header.get('format')!r}, this natkal reads {FORMAT}")
+        try:
+            stored = {name: tuple(v) if isinstance(v, list) else v for name, v in header["settings"].items()}
+            asked = Settings(**stored)  # pyright: ignore[reportArgumentType]
+            session = cls(folder, asked, Schema.from_json(header["schema"]), header["vocabularies"])
+            session.files = [str(name) for name in header["files"]]
+            session.counts = Counts(**header["counts"])
+            session.reasons = dict(header["reasons"])
+            session.position = Position(*header["position"])
+            metrics = session.metrics
+            metrics.row = int(header["metrics"]["row"])
+            for part, totals in zip(metrics.parts, header["metrics"]["targets"], strict=True):
+                part.totals, part.scored = dict(totals["totals"]), int(totals["scored"])
+            session.fleet.keys = {key: slot for slot, key in enumerate(header["keys"])}
+            held, queued = header["held"], int(header["queued"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(f"{path}: its header lacks or contradicts what a run needs ({error})") from error
+        if session.fleet.keys and session.schema.key is None:
+            raise CheckpointError(f"{path}: its header has keys and no key column")
+        session._restore(path, arrays, held, queued)
+        return session
+
+    def _restore(self, path: Path, arrays: Mapping[str, np.ndarray], held: list[str], queued: int) -> None:
+        metrics, width, targets = self.metrics, self.encoder.width, len(self.laws)
+        rows = {name: arrays[name].shape[0] if name in arrays and arrays[name].ndim == 2 else 0 for name in ROWS}
+        if max(rows.values()) > 1 << 20:
+            raise CheckpointError(f"{path}: holds more open rows than a run ever has")
+        f8 = np.dtype("<f8")
+        template: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+            "metrics.open": ((rows["metrics.open"], metrics.open.shape[1]), f8),
+            "metrics.recent": ((rows["metrics.recent"], metrics.open.shape[1]), f8),
+            "recent_inputs": ((rows["recent_inputs"], width), f8),
+            "held": ((len(held), width), f8),
+            "queue": ((queued, width + targets), f8),
+            **self.fleet.template(),
+        }
+        for position, part in enumerate(metrics.parts):
+            template |= {f"metrics.{position}.{k}": (v.shape, v.dtype) for k, v in part.state.items()}
+        checkpoint.match(path, arrays, template)
+        metrics.open, metrics.recent = arrays["metrics.open"].copy(), arrays["metrics.recent"].copy()
+        for position, part in enumerate(metrics.parts):
+            part.counts = arrays[f"metrics.{position}.counts"].copy()
+            part.sums = arrays[f"metrics.{position}.sums"].copy()
+            part.calibration = arrays[f"metrics.{position}.calibration"].copy()
+        self.recent_inputs = arrays["recent_inputs"].copy()
+        self.held = OrderedDict(zip(held, arrays["held"].copy(), strict=True))
+        self.queue = deque((row[:width].copy(), row[width:].copy()) for row in arrays["queue"])
+        self.fleet.restore(arrays)
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        source: Source,
+        first: list[Rows],
+        *,
+        checkpoint_rows: int | None = None,
+        checkpoint_seconds: float | None = 30.0,
+        stop: Callable[[], bool] = lambda: False,
+        report: Callable[["Session"], None] = lambda session: None,
+    ) -> bool:
+        """Learn to the end of the source; False where `stop` asked to end before. A checkpoint is left either way."""
+        source.use(self.schema.all_numbers)
+        source.stop = stop
+        saved_at, saved_rows = time.monotonic(), self.counts.read
+        try:
+            self.save()
+            for rows in _chain(first, source):
+                self._take(rows)
+                while len(self._pending) > 1:
+                    self._settle()
+                due = checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds
+                due = due or (checkpoint_rows is not None and self.counts.read - saved_rows >= checkpoint_rows)
+                stopping = stop()
+                if due or stopping:
+                    self.save()
+                    saved_at, saved_rows = time.monotonic(), self.counts.read
+                report(self)
+                if stopping:
+                    return False
+                self._check_rejects()
+            self._finish()
+        except Stopped:
+            self.save()
+            return False
+        finally:
+            source.close()
+            for output in self.outputs.values():
+                output.close()
+        return True
+
+    def _take(self, rows: Rows) -> None:
+        encoded = self.encoder.encode(rows)
+        self.counts.read += rows.read
+        self.counts.skipped += rows.blank
+        self._reject(encoded.rejects)
+        self.position = rows.position
+        if self.settings.id:
+            encoded = self._match_ids(rows, encoded)
+        first, count = 0, len(encoded.inputs)
+        present = ~np.isnan(encoded.targets).all(axis=1)
+        learned = int(present.sum())
+        self.counts.learned += learned
+        self.counts.skipped += count - learned
+        late = self._delayed(encoded) if self.settings.label_delay else None
+        ahead = self.metrics.row + sum(len(waiting.inputs) for _, waiting in self._pending)
+        slots = self.fleet.slots(encoded.keys) if self.schema.key else None
+        while first < count:
+            last = min(count, first + next_edge(ahead, self.metrics.every) - ahead)
+            part = slice(first, last)
+            pending = self.fleet.run(
+                encoded.inputs[part],
+                encoded.targets[part],
+                None if late is None else late[part],
+                None if slots is None else slots[part],
+            )
+            piece = Encoded(encoded.inputs[part], encoded.targets[part], [], encoded.lines[part], encoded.file, [])
+            self._pending.append((pending, piece))
+            ahead += last - first
+            first = last
+        if rows.file == STDIN:
+            self._settle_all()
+
+    def _settle(self) -> None:
+        """Wait for the oldest block, and write what it says."""
+        pending, piece = self._pending.popleft()
+        outcomes = pending.wait()
+        if "predictions" in self.outputs:
+            self.outputs["predictions"].write(self.format.write(piece.lines, outcomes.summary, piece.targets))
+        self.recent_inputs = np.concatenate([self.recent_inputs, piece.inputs])[-RECENT:]
+        figures = self.metrics.add(outcomes.summary, outcomes.log_prob, piece.targets)
+        if figures is not None:
+            self._write_figures(figures)
+
+    def _settle_all(self) -> None:
+        while self._pending:
+            self._settle()
+        for output in self.outputs.values():
+            output.flush()
+
+    def _write_figures(self, figures: Mapping[str, int | float]) -> None:
+        cells = [repr(figures[name]) if name in figures else "" for name in self.metrics.names]
+        self.outputs["metrics"].write(",".join(cells) + "\n")
+
+    def _reject(self, rejects: list[Reject]) -> None:
+        for reject in rejects:
+            kind = reject.reason.partition(":")[0] if reject.reason.startswith("column") else reject.reason
+            self.reasons[kind] = self.reasons.get(kind, 0) + 1
+            self.outputs["rejects"].write(json.dumps(reject._asdict(), ensure_ascii=False) + "\n")
+        self.counts.rejected += len(rejects)
+
+    def _check_rejects(self) -> None:
+        limit = self.settings.max_rejects
+        if limit is not None and self.counts.rejected > limit:
+            self.save()
+            raise StreamError(
+                f"{self.counts.rejected:,} of {self.counts.read:,} rows were rejected, "
+                f"more than --max-rejects {limit:,}; see {self.outputs['rejects'].path}"
+            )
+
+    def _delayed(self, encoded: Encoded) -> np.ndarray:
+        """For each row, what has come by then to be learned: the row `label_delay` before it, or nothing."""
+        late = np.full((len(encoded.inputs), self.encoder.width + len(self.laws)), np.nan)
+        for row, (inputs, targets) in enumerate(zip(encoded.inputs, encoded.targets, strict=True)):
+            self.queue.append((inputs, targets))
+            if len(self.queue) > self.settings.label_delay:
+                late[row] = np.concatenate(self.queue.popleft())
+        return late
+
+    def _match_ids(self, rows: Rows, encoded: Encoded) -> Encoded:
+        """Hold rows without a label under their id; give a label that comes later its row's features back."""
+        assert self.settings.id is not None
+        lines = {int(line): row for row, line in enumerate(rows.lines)}
+        column = rows.columns.get(self.settings.id)
+        inputs = encoded.inputs.copy()
+        for row, line in enumerate(encoded.lines):
+            name = "" if column is None else str(column[lines[int(line)]])
+            if np.isnan(encoded.targets[row]).all():
+                self.held[name] = inputs[row].copy()
+                if len(self.held) > HELD:
+                    self.held.popitem(last=False)
+            elif name in self.held:
+                inputs[row] = self.held.pop(name)
+        return Encoded(inputs, encoded.targets, encoded.keys, encoded.lines, encoded.file, [])
+
+    def _finish(self) -> None:
+        """The end: labels still under way arrive, and the last window is written as far as it goes."""
+        self._settle_all()
+        if self.queue:
+            width = self.encoder.width
+            left = np.stack([np.concatenate(entry) for entry in self.queue])
+            self.queue.clear()
+            idle = np.full((len(left), width), np.nan)
+            self.fleet.run(idle, np.full((len(left), len(self.laws)), np.nan), left, None)
+        self.save()
+        figures = self.metrics.close()
+        if figures is not None:
+            self._write_figures(figures)
+        for output in self.outputs.values():
+            output.flush(sync=True)
+
+    # -- on disk -------------------------------------------------------------------------------------------------------
+
+    def _open(self, lengths: Mapping[str, int]) -> None:
+        paths = {"rejects": self.folder / "rejects.jsonl", "metrics": self.folder / "metrics.csv"}
+        if self.settings.metrics:
+            paths["metrics"] = Path(self.settings.metrics)
+        if self.settings.predictions:
+            paths["predictions"] = Path(self.settings.predictions)
+        first = {"metrics": ",".join(self.metrics.names) + "\n", "predictions": self.format.header, "rejects": ""}
+        inputs = {Path(name).resolve() for name in self.files if name != STDIN}
+        for name, path in paths.items():
+            if path.resolve() in inputs:
+                raise StreamError(f"{path}: is the data itself; name another file for the {name}")
+        for name, path in paths.items():
+            self.outputs[name] = Appender(path, int(lengths.get(name, 0)), first[name])
+
+    def save(self) -> Path:
+        """A checkpoint of everything up to the last row taken, its output files on disk before it."""
+        self._settle_all()
+        for output in self.outputs.values():
+            output.flush(sync=True)
+        header = {
+            "format": FORMAT,
+            "natkal": natkal.__version__,
+            "jax": _version("jax"),
+            "dtype": "float64",
+            "files": self.files,
+            "settings": dataclasses.asdict(self.settings),
+            "schema": self.schema.to_json(),
+            "vocabularies": self.encoder.vocabularies,
+            "counts": dataclasses.asdict(self.counts),
+            "reasons": self.reasons,
+            "position": list(self.position),
+            "outputs": {name: output.length for name, output in self.outputs.items()},
+            "keys": list(self.fleet.keys),
+            "held": list(self.held),
+            "queued": len(self.queue),
+            "metrics": {
+                "row": self.metrics.row,
+                "targets": [{"totals": part.totals, "scored": part.scored} for part in self.metrics.parts],
+            },
+        }
+        return checkpoint.write(self.folder, header, self._arrays())
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        width = self.encoder.width + len(self.laws)
+        queue = [np.concatenate(entry) for entry in self.queue]
+        arrays = {
+            "metrics.open": self.metrics.open,
+            "metrics.recent": self.metrics.recent,
+            "recent_inputs": self.recent_inputs,
+            "held": np.stack(list(self.held.values())) if self.held else np.zeros((0, self.encoder.width)),
+            "queue": np.stack(queue) if queue else np.zeros((0, width)),
+            **self.fleet.arrays(),
+        }
+        for position, part in enumerate(self.metrics.parts):
+            arrays |= {f"metrics.{position}.{name}": value for name, value in part.state.items()}
+        return arrays
+
+
+ROWS = ("metrics.open", "metrics.recent", "recent_inputs")
+
+
+def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
+    yield from first
+    while (rows := source.read()) is not None:
+        yield rows
+
+
+def _joined(blocks: list[Rows], limit: int) -> dict[str, list[Any]]:
+    """The columns of the first `limit` rows; a column that a block lacks is missing in its rows."""
+    names = list(dict.fromkeys(name for block in blocks for name in block.columns))
+    columns = {}
+    for name in names:
+        column: list[Any] = []
+        for block in blocks:
+            column.extend(block.columns.get(name, [None] * len(block)))
+        columns[name] = column[:limit]
+    return columns
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import version
+
+    return version(package)
