@@ -96,6 +96,8 @@ def test_forged_contents_are_refused(run):
         ({**header, "queued": 10**12}, arrays),
         ({**header, "keys": [str(i) for i in range(100)]}, arrays),
         ({**header, "settings": {}}, arrays),
+        ({**header, "settings": {**header["settings"], "model": "os:kill"}}, arrays),
+        ({**header, "settings": {**header["settings"], "model": "mlp:1000000,1000000"}}, arrays),
         ({**header, "position": [1]}, arrays),
         ({name: value for name, value in header.items() if name != "counts"}, arrays),
         ({**header, "schema": {**header["schema"], "features": header["schema"]["features"][:1]}}, arrays),

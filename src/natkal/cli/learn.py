@@ -144,7 +144,7 @@ def _start(
     from natkal.stream.source import Source, find_files
 
     if resume and checkpoint.exists(run):
-        session, warning = Session.resume(run)
+        session, warning = Session.resume(run, model=settings.model)
         if warning:
             err.print(f"[yellow]{warning}[/]")
         if settings.targets and settings != session.settings:

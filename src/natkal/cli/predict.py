@@ -14,6 +14,7 @@ def predict(
     data: Annotated[list[str], typer.Argument(help="Files, a directory or - (standard input); no labels needed.")],
     to: Annotated[Path | None, typer.Option("--out", help="Write here, .csv or .jsonl (default: print CSV).")] = None,
     rejects: Annotated[Path | None, typer.Option(help="Write rows that cannot be used here, with reasons.")] = None,
+    model: Annotated[str | None, typer.Option(help="package.module:function, if the run used one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (needs --out).")] = False,
 ) -> None:
     """Predict rows with what a run has learned. Rows that cannot be used are counted and left out."""
@@ -27,7 +28,7 @@ def predict(
         from natkal.stream.forecast import forecast, load
         from natkal.stream.source import Source, find_files
 
-        session = load(checkpoint)
+        session = load(checkpoint, model)
         counts, lines = forecast(session, Source(find_files(data)), to, rejects)
         for text in lines:
             typer.echo(text, nl=False)

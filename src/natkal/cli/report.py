@@ -12,6 +12,7 @@ from natkal.cli.terminal import err, out, print_json
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of a run that `natkal learn` left.")],
     to: Annotated[Path | None, typer.Option("--out", help="Where to (default: report.html in the run).")] = None,
+    model: Annotated[str | None, typer.Option(help="package.module:function, if the run used one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Write the report of a run: one HTML file that needs nothing else."""
@@ -22,7 +23,7 @@ def report(
         from natkal.report import write_report
         from natkal.stream.session import Session
 
-        session, warning = Session.resume(run, open_outputs=False)
+        session, warning = Session.resume(run, model=model, open_outputs=False)
         if warning:
             err.print(warning, markup=False, soft_wrap=True)
         where = write_report(session, to)

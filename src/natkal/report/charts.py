@@ -8,6 +8,7 @@ import numpy as np
 
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 34
+Number = int | float
 POINTS = 400
 """A line is drawn through at most this many points."""
 
@@ -17,8 +18,8 @@ class Axes:
 
     def __init__(
         self,
-        x: tuple[float, float],
-        y: tuple[float, float],
+        x: tuple[Number, Number],
+        y: tuple[Number, Number],
         *,
         x_label: str = "",
         log_y: bool = False,
@@ -31,7 +32,7 @@ class Axes:
         self.marks = 0
         self._draw_grid(x_label, y_format)
 
-    def place(self, x: float, y: float) -> tuple[float, float]:
+    def place(self, x: Number, y: Number) -> tuple[Number, Number]:
         """Where a data point lies on the picture."""
         y = math.log10(max(y, 1e-300)) if self._log else y
         across = (x - self._x[0]) / (self._x[1] - self._x[0])
@@ -39,7 +40,7 @@ class Axes:
         up = min(max(up, -0.02), 1.02)
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
-    def line(self, x: Sequence[float], y: Sequence[float], kind: str, *, name: str = "") -> None:
+    def line(self, x: Sequence[Number], y: Sequence[Number], kind: str, *, name: str = "") -> None:
         """A line through the finite points."""
         points = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(a) and math.isfinite(b)]
         step = max(1, math.ceil(len(points) / POINTS))
@@ -47,7 +48,7 @@ class Axes:
         if points:
             self._add(f'<polyline class="line {kind}" points="{path}"><title>{escape(name)}</title></polyline>')
 
-    def band(self, x: Sequence[float], low: Sequence[float], high: Sequence[float], kind: str) -> None:
+    def band(self, x: Sequence[Number], low: Sequence[Number], high: Sequence[Number], kind: str) -> None:
         """The area between two lines."""
         keep = [i for i in range(len(x)) if math.isfinite(low[i]) and math.isfinite(high[i])]
         there = [self.place(x[i], high[i]) for i in keep]
@@ -56,7 +57,7 @@ class Axes:
             path = " ".join(f"{a:.1f},{b:.1f}" for a, b in [*there, *back])
             self._add(f'<polygon class="{kind}" points="{path}"/>')
 
-    def dots(self, x: Sequence[float], y: Sequence[float], kind: str, sizes: Sequence[float] | None = None) -> None:
+    def dots(self, x: Sequence[Number], y: Sequence[Number], kind: str, sizes: Sequence[Number] | None = None) -> None:
         """Points, of radius 2.2 unless sizes are given."""
         for i, (a, b) in enumerate(zip(x, y, strict=True)):
             if math.isfinite(a) and math.isfinite(b):
@@ -64,7 +65,7 @@ class Axes:
                 radius = 2.2 if sizes is None else sizes[i]
                 self._add(f'<circle class="{kind}" cx="{across:.1f}" cy="{up:.1f}" r="{radius:.1f}"/>')
 
-    def columns(self, x: Sequence[float], y: Sequence[float], width: float, kind: str) -> None:
+    def columns(self, x: Sequence[Number], y: Sequence[Number], width: float, kind: str) -> None:
         """Bars standing on the axis."""
         for a, b in zip(x, y, strict=True):
             left, top = self.place(a - width / 2, b)
@@ -105,7 +106,7 @@ class Axes:
             )
 
 
-def bars(names: Sequence[str], values: Sequence[float], title: str) -> str:
+def bars(names: Sequence[str], values: Sequence[Number], title: str) -> str:
     """Horizontal bars, one for each name, the longest filling the width."""
     row, left = 22, 150
     height = row * len(names) + 8
@@ -126,7 +127,7 @@ def bars(names: Sequence[str], values: Sequence[float], title: str) -> str:
     )
 
 
-def ticks(low: float, high: float, *, about: int = 5, whole: bool = False) -> list[float]:
+def ticks(low: Number, high: Number, *, about: int = 5, whole: bool = False) -> list[float]:
     """Round numbers between low and high, about so many."""
     rough = (high - low) / about
     power = 10 ** math.floor(math.log10(rough))
@@ -137,7 +138,7 @@ def ticks(low: float, high: float, *, about: int = 5, whole: bool = False) -> li
     return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def short(value: float, form: str = "") -> str:
+def short(value: Number, form: str = "") -> str:
     """A number as one reads it on an axis: 0.25, 1,200, 45k, 1e-6."""
     if form:
         return format(value, form)
@@ -150,7 +151,7 @@ def short(value: float, form: str = "") -> str:
     return f"{value:,.4g}" if size < 1000 else f"{value:,.0f}"
 
 
-def span(*series: Sequence[float] | np.ndarray, trim: float = 0.0) -> tuple[float, float]:
+def span(*series: Sequence[Number] | np.ndarray, trim: float = 0.0) -> tuple[Number, Number]:
     """From the smallest to the largest finite value of all series; with `trim`, without that share at either end."""
     values = np.concatenate([np.asarray(one, float).ravel() for one in series])
     values = values[np.isfinite(values)]
@@ -160,7 +161,7 @@ def span(*series: Sequence[float] | np.ndarray, trim: float = 0.0) -> tuple[floa
     return float(low), float(high)
 
 
-def _widened(low: float, high: float) -> tuple[float, float]:
+def _widened(low: Number, high: Number) -> tuple[Number, Number]:
     if high - low < 1e-12 * max(abs(low), abs(high), 1e-300):
         return low - 0.5 * max(abs(low), 1.0), high + 0.5 * max(abs(high), 1.0)
     return low, high

@@ -59,8 +59,9 @@ class Fleet:
 
     def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Name, shape and dtype of each array of a checkpoint with these keys."""
-        self._grow()
-        return {name: (leaf.shape, np.dtype(leaf.dtype)) for name, leaf in _named(_plain(self.state)).items()}
+        one = _named(_plain(self._start if self._keyed else self.state))
+        slots = (_enough(FIRST_SLOTS, len(self.keys)),) if self._keyed else ()
+        return {name: ((*slots, *leaf.shape), np.dtype(leaf.dtype)) for name, leaf in one.items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The state from a checkpoint's arrays, which match `template`."""
@@ -85,12 +86,16 @@ class Fleet:
         if not self._keyed:
             return
         have = jax.tree.leaves(self.state)[0].shape[0]
-        need = have
-        while need < max(len(self.keys), least):
-            need *= 2
+        need = _enough(have, max(len(self.keys), least))
         if need > have:
             more = self._spread(need - have)
             self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
+
+
+def _enough(slots: int, keys: int) -> int:
+    while slots < keys:
+        slots *= 2
+    return slots
 
 
 def _repeat(leaf: Any, times: int) -> Any:

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
-from natkal.stream import checkpoint
+from natkal.stream import checkpoint, snapshot
 from natkal.stream.outputs import Appender
 from natkal.stream.predictions import PredictionFormat
 from natkal.stream.session import Counts, Session
 from natkal.stream.source import Source
 
 
-def load(where: Path) -> Session:
+def load(where: Path, model: str | None) -> Session:
     """The session of a checkpoint file, or of a run's newest checkpoint."""
     if where.is_dir():
-        return Session.resume(where, open_outputs=False)[0]
+        return Session.resume(where, model=model, open_outputs=False)[0]
     header, arrays = checkpoint.read(where)
-    return Session.load(where, header, arrays, where.parent)
+    return snapshot.load(Session, where, header, arrays, where.parent, model)
 
 
 def forecast(session: Session, source: Source, to: Path | None, rejects: Path | None) -> tuple[Counts, list[str]]:

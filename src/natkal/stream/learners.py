@@ -40,10 +40,18 @@ def make_learner(choice: Choice, width: int, laws: tuple[Law, ...]) -> tuple[Lea
     return online(model, prior_cov=prior_cov, rates=fading(choice.fading)), params
 
 
+def state_bytes(choice: Choice, width: int, laws: tuple[Law, ...]) -> int:
+    """How much memory `make_learner`'s state takes at least, without taking any: p parameters and their covariance."""
+    family = laws[0].family if len(laws) == 1 else Product(*(law.family for law in laws))
+    shapes = jax.eval_shape(lambda: _network(choice, width, laws, family)[1])
+    size = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    return 8 * size * (size + 1)
+
+
 def _network(
     choice: Choice, width: int, laws: tuple[Law, ...], family: Family
 ) -> tuple[Callable[[Params, Array], Array], Params]:
-    if ":" in choice.model and not choice.model.startswith(("mlp:", "gru:")):
+    if is_users(choice.model):
         return _user_network(choice.model, width, family)
     heads = sum(1 if isinstance(law, GaussianLaw) else _raw(law) for law in laws)
     hidden = _hidden(choice.model, width, heads)
@@ -68,6 +76,11 @@ def _network(
         return jnp.concatenate(parts)
 
     return apply, {"network": layers, "log_noise": jnp.zeros(noises)}
+
+
+def is_users(model: str) -> bool:
+    """Whether the model is a function of the user's own, package.module:function."""
+    return ":" in model and not model.startswith("mlp:")
 
 
 def _raw(law: Law) -> int:

@@ -1,6 +1,5 @@
 """A run from its first row to its last: read, check, predict, learn, write, and keep a checkpoint to go on from."""
 
-import dataclasses
 import json
 import time
 from collections import OrderedDict, deque
@@ -10,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-import natkal
-from natkal.stream import checkpoint
-from natkal.stream.errors import CheckpointError, Stopped, StreamError
+from natkal.stream import checkpoint, snapshot
+from natkal.stream.errors import Stopped, StreamError
 from natkal.stream.features import Encoded, Encoder
 from natkal.stream.fleet import Fleet
 from natkal.stream.laws import law_of
-from natkal.stream.learners import Choice
 from natkal.stream.loop import Pending, make_loop
 from natkal.stream.metrics import RECENT, Metrics, next_edge
 from natkal.stream.outputs import Appender
@@ -26,7 +23,6 @@ from natkal.stream.settings import Counts, Settings
 from natkal.stream.source import STDIN, Source
 from natkal.stream.table import Position, Reject, Rows
 
-FORMAT = 1
 HELD = 100_000
 """How many rows wait for a label that comes later under their id; the oldest give way."""
 
@@ -42,8 +38,7 @@ class Session:
         self.laws = tuple(law_of(target) for target in schema.targets)
         if not self.encoder.width:
             raise StreamError("no column is left to learn from")
-        choice = Choice(settings.model, settings.prior_scale, settings.fading, settings.seed)
-        self.loop, params = make_loop(choice, self.laws, self.encoder.width, self.encoder.scaled)
+        self.loop, params = make_loop(settings.choice, self.laws, self.encoder.width, self.encoder.scaled)
         self.learner = self.loop.learner
         self.fleet = Fleet(self.loop, params, settings.seed, keyed=schema.key is not None)
         sizes = tuple(law.summary_size for law in self.laws)
@@ -93,69 +88,18 @@ class Session:
         return session, first
 
     @classmethod
-    def resume(cls, folder: Path, *, open_outputs: bool = True) -> tuple["Session", str | None]:
+    def resume(
+        cls, folder: Path, *, model: str | None = None, open_outputs: bool = True
+    ) -> tuple["Session", str | None]:
         """The run in this folder as its last whole checkpoint has it, and a warning where that is an older one."""
         found = checkpoint.find(folder)
         if found is None:
             raise StreamError(f"{folder}: there is no checkpoint to resume from")
         path, header, arrays, warning = found
-        session = cls.load(path, header, arrays, folder)
+        session = snapshot.load(cls, path, header, arrays, folder, model)
         if open_outputs:
             session._open(header["outputs"])
         return session, warning
-
-    @classmethod
-    def load(cls, path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> "Session":
-        """A session from a checkpoint that was read whole; its arrays must be those its settings call for."""
-        if header.get("format") != FORMAT:
-            raise CheckpointError(f"{path}: format {header.get('format')!r}, this natkal reads {FORMAT}")
-        try:
-            stored = {name: tuple(v) if isinstance(v, list) else v for name, v in header["settings"].items()}
-            asked = Settings(**stored)  # pyright: ignore[reportArgumentType]
-            session = cls(folder, asked, Schema.from_json(header["schema"]), header["vocabularies"])
-            session.files = [str(name) for name in header["files"]]
-            session.counts = Counts(**header["counts"])
-            session.reasons = dict(header["reasons"])
-            session.position = Position(*header["position"])
-            metrics = session.metrics
-            metrics.row = int(header["metrics"]["row"])
-            for part, totals in zip(metrics.parts, header["metrics"]["targets"], strict=True):
-                part.totals, part.scored = dict(totals["totals"]), int(totals["scored"])
-            session.fleet.keys = {key: slot for slot, key in enumerate(header["keys"])}
-            held, queued = header["held"], int(header["queued"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(f"{path}: its header lacks or contradicts what a run needs ({error})") from error
-        if session.fleet.keys and session.schema.key is None:
-            raise CheckpointError(f"{path}: its header has keys and no key column")
-        session._restore(path, arrays, held, queued)
-        return session
-
-    def _restore(self, path: Path, arrays: Mapping[str, np.ndarray], held: list[str], queued: int) -> None:
-        metrics, width, targets = self.metrics, self.encoder.width, len(self.laws)
-        rows = {name: arrays[name].shape[0] if name in arrays and arrays[name].ndim == 2 else 0 for name in ROWS}
-        if max(rows.values()) > 1 << 20:
-            raise CheckpointError(f"{path}: holds more open rows than a run ever has")
-        f8 = np.dtype("<f8")
-        template: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-            "metrics.open": ((rows["metrics.open"], metrics.open.shape[1]), f8),
-            "metrics.recent": ((rows["metrics.recent"], metrics.open.shape[1]), f8),
-            "recent_inputs": ((rows["recent_inputs"], width), f8),
-            "held": ((len(held), width), f8),
-            "queue": ((queued, width + targets), f8),
-            **self.fleet.template(),
-        }
-        for position, part in enumerate(metrics.parts):
-            template |= {f"metrics.{position}.{k}": (v.shape, v.dtype) for k, v in part.state.items()}
-        checkpoint.match(path, arrays, template)
-        metrics.open, metrics.recent = arrays["metrics.open"].copy(), arrays["metrics.recent"].copy()
-        for position, part in enumerate(metrics.parts):
-            part.counts = arrays[f"metrics.{position}.counts"].copy()
-            part.sums = arrays[f"metrics.{position}.sums"].copy()
-            part.calibration = arrays[f"metrics.{position}.calibration"].copy()
-        self.recent_inputs = arrays["recent_inputs"].copy()
-        self.held = OrderedDict(zip(held, arrays["held"].copy(), strict=True))
-        self.queue = deque((row[:width].copy(), row[width:].copy()) for row in arrays["queue"])
-        self.fleet.restore(arrays)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -330,46 +274,7 @@ class Session:
         self._settle_all()
         for output in self.outputs.values():
             output.flush(sync=True)
-        header = {
-            "format": FORMAT,
-            "natkal": natkal.__version__,
-            "jax": _version("jax"),
-            "dtype": "float64",
-            "files": self.files,
-            "settings": dataclasses.asdict(self.settings),
-            "schema": self.schema.to_json(),
-            "vocabularies": self.encoder.vocabularies,
-            "counts": dataclasses.asdict(self.counts),
-            "reasons": self.reasons,
-            "position": list(self.position),
-            "outputs": {name: output.length for name, output in self.outputs.items()},
-            "keys": list(self.fleet.keys),
-            "held": list(self.held),
-            "queued": len(self.queue),
-            "metrics": {
-                "row": self.metrics.row,
-                "targets": [{"totals": part.totals, "scored": part.scored} for part in self.metrics.parts],
-            },
-        }
-        return checkpoint.write(self.folder, header, self._arrays())
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        width = self.encoder.width + len(self.laws)
-        queue = [np.concatenate(entry) for entry in self.queue]
-        arrays = {
-            "metrics.open": self.metrics.open,
-            "metrics.recent": self.metrics.recent,
-            "recent_inputs": self.recent_inputs,
-            "held": np.stack(list(self.held.values())) if self.held else np.zeros((0, self.encoder.width)),
-            "queue": np.stack(queue) if queue else np.zeros((0, width)),
-            **self.fleet.arrays(),
-        }
-        for position, part in enumerate(self.metrics.parts):
-            arrays |= {f"metrics.{position}.{name}": value for name, value in part.state.items()}
-        return arrays
-
-
-ROWS = ("metrics.open", "metrics.recent", "recent_inputs")
+        return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
 
 
 def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
@@ -388,9 +293,3 @@ def _joined(blocks: list[Rows], limit: int) -> dict[str, list[Any]]:
             column.extend(block.columns.get(name, [None] * len(block)))
         columns[name] = column[:limit]
     return columns
-
-
-def _version(package: str) -> str:
-    from importlib.metadata import version
-
-    return version(package)

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from natkal.stream.learners import Choice
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -24,6 +26,11 @@ class Settings:
     max_rejects: int | None = None
     predictions: str | None = None
     metrics: str | None = None
+
+    @property
+    def choice(self) -> Choice:
+        """The part of it that the learner is made from."""
+        return Choice(self.model, self.prior_scale, self.fading, self.seed)
 
 
 @dataclasses.dataclass
