@@ -8,12 +8,12 @@ import pytest
 from natkal.families import Bernoulli, Categorical, Exponential
 from natkal.models import static_model
 from natkal.paper import cases, sampling, verify
-from natkal.paper.claims import STATEMENTS, result
+from natkal.paper.claims import STATIC, result
 from natkal.paper.dictionary import constant
 from tests.conftest import FLOAT64
 
 TOLERANCE = 1e-10 if FLOAT64 else 1e-2
-ALWAYS = set(STATEMENTS) - {"Appendix", "Sec. 1.1"}
+ALWAYS = set(STATIC) - {"Appendix", "Sec. 1.1"}
 
 
 def certify(family, hidden, outputs, **options):
@@ -25,7 +25,7 @@ def certify(family, hidden, outputs, **options):
 
 def test_every_claim_holds_for_a_network_with_k_logits():
     rows = certify(Categorical(3), (2,), 3)
-    assert {row.claim for row in rows} == set(STATEMENTS)
+    assert {row.claim for row in rows} == set(STATIC)
     assert [row for row in rows if not row.passed] == []
     assert len({row.setting for row in rows if row.claim == "Prop. 3"}) == 4
     assert {row.model for row in rows} == {"case"}
@@ -53,7 +53,7 @@ def test_the_bound_of_the_sampling_test():
 
 def test_the_built_in_cases_are_every_family_linear_and_with_a_hidden_layer(monkeypatch):
     monkeypatch.setattr(cases, "build_case", lambda name, family, hidden, **_: cases.Case(name, *4 * [hidden]))
-    built = {case.name: case.model for case in cases.builtin_cases()}
+    built = {case.name: case.model for case in cases.static_cases()}
     assert len(built) == 2 * len(cases.builtin_families()) >= 16
     assert all(built[f"{name}, linear"] == () and built[f"{name}, MLP"] for name in cases.builtin_families())
 

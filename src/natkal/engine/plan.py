@@ -112,7 +112,7 @@ def available_memory() -> int:
         return 2**63 - 1
 
 
-def readable(size: float) -> str:
+def readable(size: float | int) -> str:
     """Bytes as a person reads them."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:

@@ -67,7 +67,12 @@ def builtin_families() -> dict[str, Family]:
 
 
 def builtin_cases() -> tuple[Case, ...]:
-    """All built-in cases, each stream drawn from the family itself with its own fixed seed.
+    """All built-in cases, each stream drawn from the family itself with its own fixed seed."""
+    return (*static_cases(), *recurrent_cases())
+
+
+def static_cases() -> tuple[Case, ...]:
+    """Every family with a linear model and with a hidden layer.
 
     The linear categorical model puts out k-1 log-odds, the one with a hidden layer all k logits.
     """
@@ -76,7 +81,7 @@ def builtin_cases() -> tuple[Case, ...]:
         logits = family.k if isinstance(family, Categorical) else family.raw_dim
         cases.append(build_case(f"{name}, linear", family, (), outputs=family.raw_dim, seed=seed))
         cases.append(build_case(f"{name}, MLP", family, (HIDDEN,), outputs=logits, seed=seed))
-    return (*cases, *recurrent_cases())
+    return tuple(cases)
 
 
 def recurrent_cases() -> tuple[Case, ...]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from natkal.typing import Array, Float
 
-STATEMENTS = {
+STATIC = {
     "Thm 2": "natural gradient at rate 1/(t+1) = static Kalman filter: theta_t = s_t, J_t = P_t^-1/(t+1)",
     "Prop. 3": "natural gradient at rate eta_t = fading-memory filter: theta_t = s_t, J_t = eta_t P_t^-1",
     "Prop. 4": "regularised natural gradient = filter that keeps its prior at constant weight",
@@ -21,6 +21,10 @@ STATEMENTS = {
     "Engine, Kalman": "the engine with fading memory = Prop. 3's filter",
     "Engine, natural gradient": "the engine with a learning rate = Def. 1",
     "Engine, kept prior": "the engine with prior_weight = Prop. 4's natural gradient",
+}
+"""The claims about static models, by where the paper makes them."""
+
+RECURRENT = {
     "Def. 11": "the RTRL gradients at fixed theta add up to the gradient by back-propagation through time",
     "Thm 12": "joint Kalman filter on (theta, y-hat) = RTRL + natural gradient + state correction, P = eta (J^-1, G)",
     "Cor. 15": "from W_0 = 0, W stays 0: the joint covariance is that of theta, seen through G",
@@ -33,7 +37,9 @@ STATEMENTS = {
     "Engine, natural gradient RTRL": "the engine's recurrent model at rate eta_t = the fading joint filter",
     "Engine, uncertain state": "the engine with W_0 > 0 and process noise = the joint filter with both",
 }
-"""The claims, by where the paper makes them."""
+"""The claims about recurrent models."""
+
+STATEMENTS = STATIC | RECURRENT
 
 
 class Deviation(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
 
 from natkal.models.base import ravel_rows
 from natkal.models.recurrent.sensitivity import no_start
@@ -23,7 +24,7 @@ class RankOne(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _RankOneSensitivity:
-    seed: int
+    seed: ArrayLike
 
     def init(self, system: System, start: Float[Array, "n p"] | None) -> RankOne:
         """Zero: exact."""
@@ -92,7 +93,7 @@ class Kronecker(NamedTuple):
 class KroneckerRtrl:
     """One Kronecker product per weight matrix; build it with `kronecker_rtrl`."""
 
-    seed: int
+    seed: ArrayLike
 
     def init(self, system: System, start: Float[Array, "n p"] | None) -> Kronecker:
         """Zero: exact."""
@@ -166,17 +167,17 @@ def _tree_norm(tree: Any) -> Array:
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
 
 
-def uoro(seed: int = 0) -> Uoro:
+def uoro(seed: ArrayLike = 0) -> Uoro:
     """Unbiased online recurrent optimisation: G as one random outer product, O(p) per step (Tallec & Ollivier 2017)."""
     return Uoro(seed=seed)
 
 
-def nobacktrack(seed: int = 0) -> NoBackTrack:
+def nobacktrack(seed: ArrayLike = 0) -> NoBackTrack:
     """NoBackTrack: as UORO, with a scale of its own for every unit (Ollivier, Tallec & Charpiat 2015). Unbiased."""
     return NoBackTrack(seed=seed)
 
 
-def kronecker_rtrl(seed: int = 0) -> KroneckerRtrl:
+def kronecker_rtrl(seed: ArrayLike = 0) -> KroneckerRtrl:
     """Kronecker-factored RTRL: n^2 numbers per weight matrix instead of n p (Mujika et al. 2018).
 
     Unbiased. Only for cells whose weights are matrices applied to known vectors: all of `nk.cells` but the diagonal.

@@ -48,7 +48,7 @@ class Truncated:
     def rows(self, system: System, state: Window, covectors: Float[Array, "m n"]) -> Float[Array, "m p"]:
         """Backwards in time: c G_k = c I_t + c D_t I_{t-1} + c D_t D_{t-1} I_{t-2} + ..., k terms."""
 
-        def back(age: int, seen: tuple[Array, Array]) -> tuple[Array, Array]:
+        def back(age: Array, seen: tuple[Array, Array]) -> tuple[Array, Array]:
             backward, total = seen
             at = (state.head - age) % self.steps
             return backward @ state.jacobians[at], total + system.rows(state.entries[at], backward)
@@ -60,7 +60,7 @@ class Truncated:
     def push(self, system: System, state: Window, step: Float[Array, " p"]) -> Float[Array, " n"]:
         """Forwards in time: v <- D v + I step, from the oldest step on."""
 
-        def forth(index: int, moved: Array) -> Array:
+        def forth(index: Array, moved: Array) -> Array:
             at = (state.head + 1 + index) % self.steps
             return state.jacobians[at] @ moved + system.push(state.entries[at], step)
 
