@@ -213,7 +213,7 @@ def distances(report: Report) -> list[dict[str, Any]]:
     }
     rows = []
     for name, curvature in structures.items():
-        learner = nk.online(model, prior_cov=prior_cov, curvature=curvature)
+        learner = nk.online(model, prior_cov=prior_cov, curvature=curvature, rates=nk.fading(1e-3))
         far = nk.distance(learner, stream.inputs[:500], stream.targets[:500])
         early, late = (float(jnp.mean(part)) for part in (far.cosine[:50], far.cosine[-100:]))
         rows.append(
