@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# One thread per worker: two test workers on two cores, each with its own XLA. Tests compile far more than they compute, so the
-# float64 pass leaves optimisation out; the float32 pass compiles as a user would.
+# One thread per worker: two test workers on two cores, each with its own XLA. Tests compile far more than they compute: a file
+# stays with one worker, and the float64 pass leaves optimisation out. The float32 pass compiles as a user would, on the layers that compute.
 WORKERS ?= 2
 ONE_THREAD := --xla_cpu_multi_thread_eigen=false
 PYTEST := NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-          $(BIN)/python -m pytest -q -n $(WORKERS) --jaxtyping-packages=natkal,beartype.beartype
+          $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+SHAPES := --jaxtyping-packages=natkal,beartype.beartype
+NUMERIC := tests/families tests/models tests/curvature tests/engine
 
 .DEFAULT_GOAL := help
 .PHONY: help demo verify test lint soak clean
@@ -24,9 +26,9 @@ verify: $(READY)  ## run the paper's theorems on the built-in models
 
 test: lint  ## all checks: lint, types, import contract, tests in float64 and in float32
 	@echo "== tests, float64"
-	@NATKAL_DTYPE=float64 XLA_FLAGS="$(ONE_THREAD) --xla_backend_optimization_level=0" $(PYTEST) --doctest-modules tests src README.md
+	@NATKAL_DTYPE=float64 XLA_FLAGS="$(ONE_THREAD) --xla_backend_optimization_level=0" $(PYTEST) $(SHAPES) --doctest-modules tests src README.md
 	@echo "== tests, float32"
-	@NATKAL_DTYPE=float32 XLA_FLAGS="$(ONE_THREAD)" $(PYTEST) tests
+	@NATKAL_DTYPE=float32 XLA_FLAGS="$(ONE_THREAD)" $(PYTEST) $(NUMERIC)
 
 lint: $(READY)  ## ruff, pyright and the import contract
 	@echo "== ruff"
