@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from natkal.curvature.base import Curvature, Prior, Response, Update
 from natkal.curvature.innovation import attenuated
 from natkal.curvature.units import Layout, find_layers, starts
-from natkal.typing import Array, Float
+from natkal.typing import Array, Float, Num
 
 
 class Frozen:
@@ -74,7 +74,7 @@ class Parts:
         """One part of each row."""
         return jnp.concatenate([rows[..., start:stop] for start, stop in self.stretches[part]], axis=-1)
 
-    def join(self, vectors: Sequence[Float[Array, " _"]]) -> Float[Array, " p"]:
+    def join(self, vectors: Sequence[Num[Array, " _"]]) -> Num[Array, " p"]:
         """All parts as one flat vector."""
         placed = []
         for vector, stretches in zip(vectors, self.stretches, strict=True):
