@@ -10,7 +10,7 @@ ONE_THREAD := --xla_cpu_multi_thread_eigen=false
 PYTEST := NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
           $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 SHAPES := --jaxtyping-packages=natkal,beartype.beartype
-NUMERIC := tests/families tests/models tests/curvature tests/engine
+NUMERIC := tests/families tests/curvature tests/engine
 
 .DEFAULT_GOAL := help
 .PHONY: help demo verify test lint soak clean
