@@ -83,6 +83,10 @@ class Learner:
         with explain_shapes(self.model, state.params, state.carry, inputs):
             return self._step(state, inputs, target)
 
+    def prepare(self, state: LearnerState, inputs: Any) -> LearnerState:
+        """The state as it is: nothing in it depends on the shape of `inputs`."""
+        return state
+
     def restart(self, state: LearnerState) -> LearnerState:
         """The learner at the start of a new sequence: the model's memory starts again, all that was learned stays."""
         return state._replace(carry=self.model.restart(state.params, state.carry))

@@ -47,12 +47,12 @@ class Rates(Protocol):
 class Fading:
     """Fading memory; build it with `fading`."""
 
-    amount: Schedule
+    amount: ArrayLike | Schedule
     is_kalman = True
 
     def at(self, count: Float[Array, ""], *, prior_kept: bool) -> Rate:
         """P <- P / (1 - lambda_t)   (Prop. 3)."""
-        return Rate(keep=_scalar(1 - self.amount(count), count), weight=jnp.ones_like(count))
+        return Rate(keep=_scalar(1 - _schedule(self.amount)(count), count), weight=jnp.ones_like(count))
 
     def initial_scale(self, prior_weight: ArrayLike | None) -> ArrayLike:
         """With a kept prior the filter starts from `n ln pi` alone (L_0 = 0 in Prop. 4), so P_0 = Sigma_0 / n."""
@@ -60,7 +60,7 @@ class Fading:
 
     def check_precision(self, dtype: DTypeLike) -> None:
         """1 - lambda must differ from 1."""
-        amount = self.amount(jnp.ones(()))
+        amount = _schedule(self.amount)(jnp.ones(()))
         if is_concrete(amount) and amount != 0 and np.asarray(1 - np.asarray(amount, float), dtype) == 1:
             raise ValueError(
                 f"fading: {float(np.asarray(amount))} has no effect in {np.dtype(dtype)}, as 1 - fading rounds to 1; "
@@ -111,7 +111,7 @@ def fading(amount: ArrayLike | Schedule = 0.0) -> Fading:
     observations and learns at the constant rate eta = lambda (Prop. 3).
     """
     _check("fading", amount, low=0.0, low_allowed=True, high_allowed=False, interval="[0, 1)")
-    return Fading(amount=_schedule(amount))
+    return Fading(amount=amount)
 
 
 def learning_rate(rate: ArrayLike | Schedule, fisher_decay: ArrayLike | Schedule | None = None) -> LearningRate:

@@ -1,7 +1,7 @@
 """A stream through a learner: one scan."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +10,39 @@ from natkal.engine.batch import check_batchable, scan_batches
 from natkal.engine.checks import check_resets, check_stream, explain_shapes
 from natkal.engine.learner import Learner
 from natkal.engine.state import LearnerState, StepInfo
+from natkal.models import Model
+
+
+class Streamable(Protocol):
+    """What `run` asks of a learner; `state` is whatever its own `init` gives, with `params` and `carry`."""
+
+    @property
+    def model(self) -> Model:
+        """The model that inputs and targets are checked against."""
+        ...
+
+    def prepare(self, state: Any, inputs: Any) -> Any:
+        """The state ready for inputs of this shape."""
+        ...
+
+    def restart(self, state: Any) -> Any:
+        """The start of a new sequence."""
+        ...
+
+    def step_unchecked(self, state: Any, inputs: Any, target: Any) -> tuple[Any, Any]:
+        """One observation."""
+        ...
 
 
 def run(
-    learner: Learner,
-    state: LearnerState,
+    learner: Streamable,
+    state: Any,
     inputs: Any,
     targets: Any,
     *,
     resets: Any = None,
     batch_size: int = 1,
-) -> tuple[LearnerState, StepInfo]:
+) -> tuple[Any, Any]:
     """Learn from observations in order, each predicted before it is learned from.
 
     `inputs` is an array, or a pytree of arrays, with one row per observation; `targets` has shape (n,) for scalar
@@ -36,21 +58,23 @@ def run(
         raise ValueError(f"batch_size: must be at least 1, got {batch_size}")
     check_stream(learner.model, inputs, targets)
     boundaries = None if resets is None else check_resets(resets, len(targets))
-    with explain_shapes(learner.model, state.params, state.carry, jax.tree.map(lambda leaf: leaf[0], inputs)):
+    row = jax.tree.map(lambda leaf: leaf[0], inputs)
+    state = learner.prepare(state, row)
+    with explain_shapes(learner.model, state.params, state.carry, row):
         inputs, targets = jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets)
         if batch_size == 1:
             return scan(learner, state, inputs, targets, boundaries)
+        if not isinstance(learner, Learner):
+            raise ValueError(f"batch_size: {type(learner).__name__} learns one observation at a time")
         check_batchable(learner)
         return _run_batches(learner, state, inputs, targets, batch_size)
 
 
 @partial(jax.jit, static_argnums=0)
-def scan(
-    learner: Learner, state: LearnerState, inputs: Any, targets: Any, resets: Any = None
-) -> tuple[LearnerState, StepInfo]:
+def scan(learner: Streamable, state: Any, inputs: Any, targets: Any, resets: Any = None) -> tuple[Any, Any]:
     """`run` on values already checked, for use inside other transformations."""
 
-    def observe(state: LearnerState, row: Any) -> tuple[LearnerState, StepInfo]:
+    def observe(state: Any, row: Any) -> tuple[Any, Any]:
         inputs, target, reset = row
         if reset is not None:
             state = jax.lax.cond(reset, learner.restart, lambda state: state, state)

@@ -1,14 +1,13 @@
 """The dictionary between natural gradient and Kalman filter: rates, matrices, priors (Thm 2, Props. 3 and 4)."""
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from natkal.families.checks import is_concrete
+from natkal.models.fan_in import fan_in
 from natkal.paper.prior import initial_cov as regularized_prior_cov
 from natkal.paper.schedules import Number, check_fadings, check_rates, constant, inverse_sqrt, inverse_time, tabulate
 from natkal.paper.solve import inverse
@@ -132,16 +131,4 @@ def fan_in_prior(params: Params) -> Params:
     >>> prior["weight"].shape, prior["bias"].tolist()
     ((4, 2), [0.25, 0.25])
     """
-    leaves = jax.tree.leaves_with_path(params)
-
-    def fan_in(path: tuple[Any, ...], leaf: Any) -> int:
-        shape = np.shape(leaf)
-        if len(shape) >= 2:
-            return math.prod(shape[:-1])
-        for other_path, other in leaves:
-            beside = bool(path) and len(other_path) == len(path) and other_path[:-1] == path[:-1]
-            if shape and beside and np.ndim(other) >= 2 and np.shape(other)[-1] == shape[0]:
-                return math.prod(np.shape(other)[:-1])
-        return 1
-
-    return jax.tree.map_with_path(lambda path, leaf: jnp.full_like(leaf, 1 / fan_in(path, leaf)), params)
+    return jax.tree.map(lambda leaf, size: jnp.full_like(leaf, 1 / size), params, fan_in(params))
