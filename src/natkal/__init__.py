@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, and a test holds the two together
     from natkal import families as families
     from natkal import paper as paper
+    from natkal.banks import auto as auto
+    from natkal.banks import bank as bank
+    from natkal.banks import monitor as monitor
     from natkal.curvature import blocks as blocks
     from natkal.curvature import dense as dense
     from natkal.curvature import diagonal as diagonal
@@ -59,6 +62,9 @@ __version__ = "0.1.0"
 _HOME = {
     "families": "natkal",
     "paper": "natkal",
+    "auto": "natkal.banks",
+    "bank": "natkal.banks",
+    "monitor": "natkal.banks",
     "blocks": "natkal.curvature",
     "dense": "natkal.curvature",
     "diagonal": "natkal.curvature",

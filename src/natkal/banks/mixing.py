@@ -1,0 +1,40 @@
+"""Weights of experts: Bayes, and a fixed share that lets them come back."""
+
+import math
+
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+
+from natkal.typing import Array, Float
+
+
+def equal_log_weights(shape: tuple[int, ...], dtype: jnp.dtype) -> Float[Array, "*e"]:
+    """1/E each."""
+    return jnp.full(shape, -math.log(math.prod(shape)), dtype)
+
+
+def mix(
+    log_weights: Float[Array, "*e"], log_probs: Float[Array, "*e"], share: float
+) -> tuple[Float[Array, ""], Float[Array, "*e"]]:
+    """Log of the mixture's probability, and the weights after it: w <- (1 - a) w p / sum(w p) + a/E.
+
+    An expert whose probability is not a number has none. Where no expert gives y any, the weights stay.
+    """
+    joint = log_weights + jnp.where(jnp.isnan(log_probs), -jnp.inf, log_probs)
+    total = logsumexp(joint)
+    posterior = jnp.where(jnp.isfinite(total), joint - total, log_weights)
+    if share > 0:
+        posterior = jnp.logaddexp(posterior + math.log1p(-share), math.log(share / log_weights.size))
+    return total, posterior
+
+
+def regret_bound(experts: int, observations: int, share: float = 0.0, switches: int = 0) -> float:
+    """What the mixture may lose in all to the best sequence of experts with so many switches, in nats.
+
+    With no share and no switches, ln E: the mixture is never worse than its best expert by more.
+    """
+    if share == 0.0:
+        return math.log(experts) if switches == 0 else math.inf
+    moved = share * (experts - 1) / experts
+    stays = observations - 1 - switches
+    return math.log(experts) - stays * math.log1p(-moved) - (switches * math.log(share / experts) if switches else 0.0)
