@@ -12,7 +12,7 @@ from jax.scipy.special import logsumexp
 
 from natkal.banks.members import Group, Stepped, from_grid, from_learners
 from natkal.banks.mixing import equal_log_weights, mix, regret_bound
-from natkal.banks.mixture import Mixture, distribution, mixed_moments, quantile
+from natkal.banks.mixture import Mixture, distribution, mixed_moments, quantile, summarised
 from natkal.banks.voices import Moments, Voices
 from natkal.engine import Learner, LearnerState, Prediction
 from natkal.engine.checks import check_observation, check_params, explain_shapes, in_precision_of
@@ -193,7 +193,11 @@ class Bank:
     def quantile(self, prediction: Mixture, probability: float) -> Array:
         """The y below which lies this probability; stacked predictions of `run` give one each."""
         whole = isinstance(self.model.outputs, Poisson | NegativeBinomial)
-        return _over_rows(self, prediction, lambda one, value: quantile(self._spoken, one, value, whole), probability)
+
+        def find(one: Mixture, probability: Array) -> Array:
+            return quantile(self._spoken, summarised(self._spoken, one), probability, whole)
+
+        return _over_rows(self, prediction, find, probability)
 
     def interval(self, prediction: Mixture, level: float = 0.9) -> tuple[Array, Array]:
         """The central interval that should hold y with probability `level`."""

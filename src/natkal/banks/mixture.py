@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from natkal.banks.voices import Moments, Voices
+from natkal.banks.voices import Moments, SameMean, Voices
 from natkal.typing import Array, Float
 
 BISECTIONS = 40
@@ -44,6 +44,15 @@ def distribution(voices: Voices, mixture: Mixture, y: Float[Array, "*e"]) -> Flo
     values = jax.vmap(jax.vmap(lambda law: voices.cdf(law, inner)))(mixture.laws)
     weights = mixture.weights.reshape(mixture.weights.shape + (1,) * jnp.ndim(inner))
     return jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=(0, 1))
+
+
+def summarised(voices: Voices, mixture: Mixture) -> Mixture:
+    """Counts and positive numbers: the mixture as one law of the same mean and variance; other laws as they are."""
+    if not isinstance(voices, SameMean):
+        return mixture
+    law = voices.summary(Moments(mean=mixture.mean, cov=mixture.total_cov))
+    laws = jax.tree.map(lambda leaf: leaf[None, None], law)
+    return mixture._replace(weights=jnp.ones((1, 1), mixture.mean.dtype), laws=laws)
 
 
 def quantile(voices: Voices, mixture: Mixture, probability: Float[Array, ""], whole: bool) -> Float[Array, "*e"]:

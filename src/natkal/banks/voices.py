@@ -154,6 +154,13 @@ class SameMean(_Memoryless):
         """By incomplete beta and gamma functions."""
         return self.distribution(law.mean[0], law.dispersion, y)
 
+    def summary(self, moments: Moments) -> Spread:
+        """One law with this mean and variance, in place of a mixture: a hundred times cheaper to take quantiles of."""
+        mean, variance = moments.mean[0], moments.cov[0, 0]
+        excess = variance if self.limit is None else variance - mean
+        dispersion = jnp.where(excess > 0, jnp.square(mean) / jnp.where(excess > 0, excess, 1.0), jnp.inf)
+        return Spread(mean=moments.mean, dispersion=dispersion)
+
     def _choose(self, law: Spread, compute: Callable[[Family], Array]) -> Array:
         if self.limit is None:
             return compute(self.law(law.dispersion))
