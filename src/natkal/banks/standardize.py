@@ -152,7 +152,7 @@ class Standardized:
         standard = jnp.where(known, (y - location) / scale, jnp.nan)
         bank, info = self.bank.step_unchecked(state.bank, scaled, standard)
         # the density of y is that of the standardised y over the scale; Cauchy where there is no scale yet
-        units = jnp.where(known, -jnp.log(scale), _cauchy((y - location) / scale) - jnp.log(scale))
+        units = jnp.where(known, -jnp.log(scale), _without_scale(y, location, scale))
         log_prob = info.log_prob + jnp.sum(jnp.where(jnp.isnan(y), 0.0, units))
         info = info._replace(
             log_prob=log_prob,
@@ -221,8 +221,13 @@ def _is_real(leaf: Any) -> bool:
     return bool(jnp.issubdtype(jnp.result_type(leaf), jnp.floating))
 
 
-def _cauchy(standard: Array) -> Array:
-    return -jnp.log(jnp.pi) - jnp.log1p(jnp.square(standard))
+def _without_scale(y: Array, location: Array, scale: Array) -> Array:
+    """Log density of the first values: Cauchy, as wide as expected or, as likely, as the first value is large."""
+
+    def cauchy(width: Array) -> Array:
+        return -jnp.log(jnp.pi * width) - jnp.log1p(jnp.square((y - location) / width))
+
+    return jnp.logaddexp(cauchy(scale), cauchy(jnp.maximum(jnp.abs(location), scale))) - jnp.log(2.0)
 
 
 def _from(values: Array, mean: Double) -> Array:

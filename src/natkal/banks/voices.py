@@ -29,7 +29,8 @@ TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0)
 DISPERSIONS = (0.3, 1.0, 3.0, 10.0, math.inf)
 SHARPNESSES = (0.25, 0.5, 1.0, 2.0, 4.0)
 NOISE_MEMORIES = (50.0, 2000.0)
-NOISE_WIDTHS = (0.7, 1.0, 1.4)
+NOISE_WIDTHS = (0.7, 1.0)
+TRACKING_RATES = (0.0, 0.1, 0.5)
 
 
 class Moments(NamedTuple):
@@ -169,10 +170,13 @@ class SameMean(_Memoryless):
 
 
 class Noise(NamedTuple):
-    """Discounted number of innovations and sum of their squares in noise units, for each memory."""
+    """What is left of the residuals: their level at each tracking rate, and for each rate and memory the discounted
+    number of innovations around it and the sum of their squares in noise units.
+    """
 
+    level: Float[Array, "rates k"]
     heard: Float[Array, " memories"]
-    squares: Float[Array, " memories"]
+    squares: Float[Array, "rates memories"]
 
 
 class StudentLaw(NamedTuple):
@@ -186,46 +190,60 @@ class StudentLaw(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Student:
-    """The noise variance of a Gaussian, learned by the conjugate rule (see the README)."""
+    """The noise variance of a Gaussian, learned by the conjugate rule (see the README).
+
+    A voice with a tracking rate adds the running level of the member's residuals to its mean: where the target wanders
+    faster than the filter follows, it is followed at once.
+    """
 
     memories: tuple[float, ...]
     widths: tuple[float, ...]
+    rates: tuple[float, ...] = (0.0,)
+    entries: int = 1
 
     @property
     def count(self) -> int:
-        """Every memory with every width."""
-        return len(self.memories) * len(self.widths)
+        """Every rate with every memory and every width."""
+        return len(self.rates) * len(self.memories) * len(self.widths)
 
     def start(self, dtype: Any) -> Noise:
         """As after one innovation of the size expected."""
-        return Noise(heard=jnp.ones(len(self.memories), dtype), squares=jnp.ones(len(self.memories), dtype))
+        shape = (len(self.rates), len(self.memories))
+        return Noise(
+            level=jnp.zeros((len(self.rates), self.entries), dtype),
+            heard=jnp.ones(len(self.memories), dtype),
+            squares=jnp.ones(shape, dtype),
+        )
 
     def speak(self, memory: Noise, prediction: Prediction) -> StudentLaw:
-        """Each memory's noise, at each width."""
+        """Each rate's mean with each memory's noise, at each width."""
         assert prediction.total_cov is not None
-        dtype = prediction.mean.dtype
-        scale = jnp.sqrt(memory.squares / memory.heard)
-        width = jnp.outer(scale, jnp.asarray(self.widths, dtype)).ravel()
+        shape = (len(self.rates), len(self.memories), len(self.widths))
+        size = len(prediction.mean)
+        scale = jnp.sqrt(memory.squares / memory.heard[None])
+        widths = jnp.asarray(self.widths, scale.dtype)
+        means = prediction.mean[None] + memory.level
         return StudentLaw(
-            mean=jnp.broadcast_to(prediction.mean, (self.count, *prediction.mean.shape)),
-            cov=jnp.broadcast_to(prediction.total_cov, (self.count, *jnp.shape(prediction.total_cov))),
-            width=width,
-            freedom=jnp.repeat(memory.heard, len(self.widths)),
+            mean=jnp.broadcast_to(means[:, None, None], (*shape, size)).reshape(-1, size),
+            cov=jnp.broadcast_to(prediction.total_cov, (self.count, size, size)),
+            width=(scale[:, :, None] * widths[None, None]).ravel(),
+            freedom=jnp.broadcast_to(memory.heard[None, :, None], shape).ravel(),
         )
 
     def listen(self, memory: Noise, prediction: Prediction, y: Event) -> Noise:
-        """n <- d n + 1, sum <- d sum + e' Q^-1 e / k; what is missing says nothing."""
+        """n <- d n + 1, sum <- d sum + e' Q^-1 e / k, level <- level + a e; what is missing says nothing."""
         assert prediction.total_cov is not None
         residual, cov, present = _present(prediction.mean, prediction.total_cov, y)
-        dimensions = jnp.maximum(jnp.sum(present), 1)
-        surprise = (
-            residual @ jnp.linalg.solve(cov, residual) / dimensions
-            if len(residual) > 1
-            else (jnp.square(residual[0]) / cov[0, 0])
-        )
+        errors = residual[None] - jnp.where(present[None], memory.level, 0.0)
+        white = jnp.linalg.solve(cov, errors.T).T if len(residual) > 1 else errors / cov[0]
+        surprise = jnp.sum(errors * white, axis=1) / jnp.maximum(jnp.sum(present), 1)
         discount = jnp.asarray([1 - 1 / span for span in self.memories], memory.heard.dtype)
-        after = Noise(heard=discount * memory.heard + 1, squares=discount * memory.squares + surprise)
-        told = jnp.any(present) & jnp.isfinite(surprise)
+        after = Noise(
+            level=memory.level + jnp.asarray(self.rates, errors.dtype)[:, None] * errors,
+            heard=discount * memory.heard + 1,
+            squares=discount[None] * memory.squares + surprise[:, None],
+        )
+        told = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
         return jax.tree.map(lambda new, old: jnp.where(told, new, old), after, memory)
 
     def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
@@ -293,7 +311,7 @@ def voices_for(family: Family) -> Voices:
         case Bernoulli() | Categorical() | Binomial() | Multinomial():
             return Tempered(family, TEMPERATURES)
         case Gaussian():
-            return Student(NOISE_MEMORIES, NOISE_WIDTHS)
+            return Student(NOISE_MEMORIES, NOISE_WIDTHS, TRACKING_RATES, family.dim)
         case Poisson() | NegativeBinomial():
             return SameMean(NegativeBinomial, Poisson(), DISPERSIONS, _count_cdf)
         case Gamma():
