@@ -1,0 +1,1 @@
+"""`natkal bench learning`: one pass over real streams, natkal's defaults against tuned rivals."""
