@@ -6,6 +6,8 @@ tells the person watching, and `tables(results) -> [(title, rows, columns)]`, th
 
 BENCHMARKS = {
     "curvature": "natkal.bench.curvature",
+    "learning": "natkal.bench.learning",
+    "questions": "natkal.bench.questions",
     "recurrent": "natkal.bench.recurrent",
 }
 

@@ -5,9 +5,9 @@
     >>> digits.inputs.shape, digits.sizes, digits.family
     ((1797, 64), (64, 20, 10), Categorical(k=10, minimal=False))
 
-Tables without an order of their own are shuffled with seed 0; river's streams keep theirs. Nothing is scaled: what a learner
-sees is what the file holds. Where the packages that hold the data are missing, `NATKAL_STREAMS` may name a file that
-`save(FILE)` wrote where they are not.
+Tables without an order of their own are shuffled with seed 0; river's streams keep theirs. Nothing is scaled: what a
+learner sees is what the file holds. On a machine without the packages that hold the data, the environment variable
+`NATKAL_STREAMS` names a file that `save(FILE)` wrote on a machine with them.
 """
 
 import dataclasses
@@ -180,6 +180,18 @@ def _agrawal() -> Table:
     return _taken(mixed, DRIFT_ROWS)
 
 
+def _sea_still() -> Table:
+    from river.datasets import synth  # pyright: ignore[reportMissingImports]
+
+    return _taken(synth.SEA(variant=0, noise=0.1, seed=0), DRIFT_ROWS)
+
+
+def _agrawal_still() -> Table:
+    from river.datasets import synth  # pyright: ignore[reportMissingImports]
+
+    return _taken(synth.Agrawal(classification_function=0, seed=0), DRIFT_ROWS)
+
+
 SOURCES: dict[str, tuple[Kind, tuple[int, ...], Callable[[], Table], tuple[int, ...]]] = {
     "digits": ("classification", (20,), _digits, ()),
     "mnist1d": ("classification", (20,), _mnist1d, ()),
@@ -195,12 +207,17 @@ SOURCES: dict[str, tuple[Kind, tuple[int, ...], Callable[[], Table], tuple[int, 
     "randhie": ("count", (10,), _randhie, ()),
 }
 """Kind, hidden units, where the rows come from, and the drifts, by name."""
+STILL: dict[str, tuple[Kind, tuple[int, ...], Callable[[], Table], tuple[int, ...]]] = {
+    "sea, still": ("classification", (10,), _sea_still, ()),
+    "agrawal, still": ("classification", (20,), _agrawal_still, ()),
+}
+"""The first concept of the drifting streams alone: what readiness for drift costs where there is none."""
 NAMES = tuple(SOURCES)
 
 
 def stream(name: str) -> Stream:
     """One stream by name, from its package or from the file that `NATKAL_STREAMS` names."""
-    kind, hidden, load, drifts = SOURCES[name]
+    kind, hidden, load, drifts = (SOURCES | STILL)[name]
     prepared = os.environ.get("NATKAL_STREAMS")
     if prepared:
         with np.load(prepared) as file:
@@ -211,7 +228,7 @@ def stream(name: str) -> Stream:
     return Stream(name, kind, np.asarray(inputs, float), np.asarray(targets, wanted), hidden, drifts)
 
 
-def save(path: str, names: Iterable[str] = NAMES) -> None:
+def save(path: str, names: Iterable[str] = (*SOURCES, *STILL)) -> None:
     """Write streams to a file that `NATKAL_STREAMS` may name elsewhere."""
     arrays = {}
     for name in names:
