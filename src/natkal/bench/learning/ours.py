@@ -43,7 +43,7 @@ def _curvature(model: Any) -> Any:
 
 
 def default_online(stream: Stream) -> Ours:
-    """`nk.online(model)` with no argument; inputs and a regression's targets standardised in hindsight, as for rivals."""
+    """`nk.online(model)`, no argument; inputs and a regression's targets standardised in hindsight, as for rivals."""
     inputs = jnp.asarray(networks.standardised(stream.inputs), jnp.float32)
     centre, spread = (stream.targets.mean(), stream.targets.std()) if stream.kind == "regression" else (0.0, 1.0)
     targets = (stream.targets - centre) / spread if stream.kind == "regression" else stream.targets
