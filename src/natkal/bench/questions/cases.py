@@ -13,8 +13,8 @@ from natkal.bench.learning.networks import standardised
 from natkal.bench.learning.streams import stream
 from natkal.typing import Array, Params
 
-SEEDS = 6
-ROWS = 1_500
+SEEDS = 5
+ROWS = 1_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Case:
         return nk.mlp_params(jax.random.key(seed), self.sizes)
 
     def model_of(self, params: Params) -> Any:
-        """The network under its law; a regression has unit variance around standardised targets' best fit."""
+        """The network under its law."""
         return nk.static_model(nk.mlp_apply, params, self.law)
 
 
@@ -70,7 +70,7 @@ def _digits() -> _Rows:
 
 
 def _drift() -> _Rows:
-    """SEA, 1,500 rows on either side of its first drift."""
+    """SEA, 1,000 rows on either side of its first drift."""
     found = stream("sea")
     middle = found.drifts[0]
     rows = slice(middle - ROWS, middle + ROWS)

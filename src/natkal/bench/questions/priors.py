@@ -12,9 +12,9 @@ from natkal.bench.questions.measure import Job, Part, ask, learner_scan
 from natkal.bench.questions.rates import scaled_prior
 from natkal.typing import Array, Params
 
-SCALES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-FADINGS = (1e-3, 5e-3, 1e-2)
+SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0)
+FADINGS = (1e-3, 1e-2)
 
 
 def prior_scale(report: Callable[[str], None]) -> dict[str, Any]:

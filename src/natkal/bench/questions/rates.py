@@ -59,10 +59,10 @@ def decay(report: Callable[[str], None]) -> dict[str, Any]:
 
 
 SCHEDULES: dict[str, dict[str, float]] = {
-    **{f"{c:g}/(t+{c:g})": {"kind": 0.0, "value": c} for c in (0.5, 1.0, 2.0, 3.0, 10.0)},
-    **{f"(t+1)^-{a:g}": {"kind": 1.0, "value": a} for a in (0.5, 0.67, 0.8, 0.9)},
-    **{f"1/(t+1), at least {f:g}": {"kind": 2.0, "value": f} for f in (5e-4, 1e-3, 2e-3, 5e-3, 1e-2)},
-    **{f"fading {f:g}": {"kind": 3.0, "value": f} for f in (1e-3, 5e-3)},
+    **{f"{c:g}/(t+{c:g})": {"kind": 0.0, "value": c} for c in (0.5, 1.0, 2.0, 4.0)},
+    **{f"(t+1)^-{a:g}": {"kind": 1.0, "value": a} for a in (0.5, 0.7, 0.9)},
+    **{f"1/(t+1), at least {f:g}": {"kind": 2.0, "value": f} for f in (1e-3, 3e-3, 1e-2)},
+    **{f"fading {f:g}": {"kind": 3.0, "value": f} for f in (1e-3, 3e-3, 1e-2)},
 }
 
 
