@@ -104,12 +104,13 @@ def test_tables_hold_every_row() -> None:
     found = made_up("classification")
     row = {"stream": "digits", "rows": 60, "method": "nk.auto", "us_per_row": 1.0, "setting": "defaults"}
     row |= scores(Forecast(log_prob=np.zeros(60), probs=np.full((60, 3), 1 / 3)), found)
-    checks = {"excess": 0.0, "allowed": 0.1, "holds": True}
+    promised = {"excess": 0.0, "bound": 0.1, "holds": True, "reseeded": 0}
+    bank = {"shared": promised, "unshared": promised}
     results = {
-        "digits": {"rows": [row], "guarantee": checks, "units": {"relative_change": 0.0}},
+        "digits": {"rows": [row], "bank": bank, "units": {"relative_change": 0.0}},
         "river": {"rows": [{**row, "method": "river", "log_loss": -1.0}]},
     }
     (_, rows, columns), (_, held, _) = tables(results)
     assert [one["method"] for one in rows] == ["river", "nk.auto"]
     assert set(columns) <= set(rows[0])
-    assert held[0]["bound_holds"]
+    assert held[0]["bounds_hold"]

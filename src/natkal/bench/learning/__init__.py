@@ -40,9 +40,12 @@ def tables(results: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]],
         checks = [
             {
                 "stream": name,
-                "excess_over_best_member": results[name]["guarantee"]["excess"],
-                "allowed": results[name]["guarantee"]["allowed"],
-                "bound_holds": results[name]["guarantee"]["holds"],
+                "behind_best_expert": results[name]["bank"]["shared"]["excess"],
+                "allowed": results[name]["bank"]["shared"]["bound"],
+                "without_share": results[name]["bank"]["unshared"]["excess"],
+                "allowed_then": results[name]["bank"]["unshared"]["bound"],
+                "bounds_hold": all(results[name]["bank"][way]["holds"] for way in ("shared", "unshared")),
+                "reseeded": results[name]["bank"]["shared"]["reseeded"],
                 "change_with_units": results[name]["units"]["relative_change"],
             }
             for name in streams
