@@ -1,4 +1,4 @@
-"""Figures of docs/questions.md: natkal bench questions --json > FILE; python benchmarks/questions.py FILE docs/figures."""
+"""Figures of docs/questions.md, from what `natkal bench questions --json` printed: questions.py FILE docs/figures."""
 
 import json
 import sys

@@ -34,7 +34,7 @@ class Ours(NamedTuple):
 
 
 def automatic(stream: Stream, factor: float = 1.0, share: float | None = None) -> Ours:
-    """`nk.auto(model)` on the stream as it comes, inputs multiplied by `factor`, with the bank's own share or another."""
+    """`nk.auto(model)` on the stream as it comes, inputs multiplied by `factor`; its own share, or another."""
     params = nk.mlp_params(jax.random.key(0), stream.sizes)
     learner = nk.auto(nk.static_model(nk.mlp_apply, params, stream.family))
     if share is not None:
