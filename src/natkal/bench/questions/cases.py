@@ -33,8 +33,9 @@ class Case:
     law: Any
 
     def params(self, seed: Array) -> Params:
-        """The start of this seed."""
-        return nk.mlp_params(jax.random.key(seed), self.sizes)
+        """The start of this seed: zero for a linear model, random weights for a network."""
+        params = nk.mlp_params(jax.random.key(seed), self.sizes)
+        return params if len(self.sizes) > 2 else jax.tree.map(jnp.zeros_like, params)
 
     def model_of(self, params: Params) -> Any:
         """The network under its law."""
