@@ -1,4 +1,7 @@
-"""Figures of docs/questions.md, from what `natkal bench questions --json` printed: questions.py FILE docs/figures."""
+"""Figures and tables of docs/questions.md, from what `natkal bench questions --json` printed.
+
+python benchmarks/questions.py FILE docs/questions.md   # tables between their marks, figures beside it in figures/
+"""
 
 import json
 import sys
@@ -70,16 +73,48 @@ def best_by_method(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "setting": row["method"]} for row in rows]
 
 
-def main(source: str, target: str) -> None:
-    """Draw every question in the file."""
-    folder = Path(target)
-    folder.mkdir(parents=True, exist_ok=True)
+def table(part: str, found: dict[str, Any]) -> str:
+    """Markdown: the median over streams, and how many streams are clearly better and worse."""
+    if part == "averaging":
+        rows = best_by_method(found["best"])
+        columns = list(dict.fromkeys(row["setting"] for row in rows))
+        cells = {(row["stream"], row["model"], row["setting"]): f"{row['log_loss']:.4f}" for row in rows}
+        names = list(dict.fromkeys((row["stream"], row["model"]) for row in rows))
+        lines = [["stream, model", *columns]]
+        lines += [[", ".join(name), *(cells.get((*name, column), "") for column in columns)] for name in names]
+    else:
+        rows = found["summary"]
+        columns = list(dict.fromkeys((row["model"], row["group"]) for row in rows))
+        settings = list(dict.fromkeys(row["setting"] for row in rows))
+        cells = {(row["model"], row["group"], row["setting"]): _cell(row) for row in rows}
+        lines = [["setting", *(", ".join(column) for column in columns)]]
+        lines += [[setting, *(cells[(*column, setting)] for column in columns)] for setting in settings]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(row: dict[str, Any]) -> str:
+    if row["better"] == row["worse"] == 0 and row["median_difference"] == 0:
+        return "0"
+    return f"{row['median_difference']:+.3f} ({row['better']}, {row['worse']})"
+
+
+def main(source: str, page: str) -> None:
+    """Draw every question in the file, and put its table into the page."""
     results = json.loads(Path(source).read_text())
+    folder = Path(page).parent / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
     plt.rcParams["svg.hashsalt"] = "natkal"
+    text = Path(page).read_text()
     for part in TITLES:
-        if part in results:
-            found = results[part]
-            draw(part, best_by_method(found["best"]) if part == "averaging" else found["rows"], folder)
+        if part not in results:
+            continue
+        found = results[part]
+        draw(part, best_by_method(found["best"]) if part == "averaging" else found["rows"], folder)
+        first, last = f"<!-- {part} -->\n", f"<!-- end of {part} -->"
+        before, rest = text.split(first)
+        text = before + first + table(part, found) + "\n" + last + rest.split(last)[1]
+    Path(page).write_text(text)
 
 
 if __name__ == "__main__":
