@@ -44,7 +44,6 @@ def prior_weight(report: Callable[[str], None]) -> dict[str, Any]:
             return nk.online(
                 case.model_of(params),
                 prior_cov=scaled_prior(params, 1.0 if kept else 1 / s["weight"]),
-                curvature=nk.dense(prior_directions=32),
                 rates=nk.fading(s["fading"]),
                 prior_weight=s["weight"] if kept else None,
             )

@@ -89,7 +89,6 @@ def schedule(report: Callable[[str], None]) -> dict[str, Any]:
                     return nk.online(
                         case.model_of(params),
                         prior_cov=scaled_prior(params, 1.0),
-                        curvature=nk.dense(prior_directions=32),
                         rates=nk.fading(lambda t: 1 - keep_of(s, t)),
                         prior_weight=weight,
                     )
