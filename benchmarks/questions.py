@@ -88,7 +88,7 @@ def table(part: str, found: dict[str, Any]) -> str:
         settings = list(dict.fromkeys(row["setting"] for row in rows))
         cells = {(row["model"], row["group"], row["setting"]): _cell(row) for row in rows}
         lines = [["setting", *(", ".join(column) for column in columns)]]
-        lines += [[setting, *(cells[(*column, setting)] for column in columns)] for setting in settings]
+        lines += [[setting, *(cells.get((*column, setting), "") for column in columns)] for setting in settings]
     lines.insert(1, ["---"] * len(lines[0]))
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

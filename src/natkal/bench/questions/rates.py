@@ -75,7 +75,9 @@ def keep_of(setting: dict[str, Array], t: Array) -> Array:
         return jnp.select([kind == 0, kind == 1], [value / (t + value), (t + 1) ** -value], jnp.maximum(never, value))
 
     before = rate(t - 1)
-    return jnp.where(setting["kind"] == 3, 1 - setting["value"], before / rate(t) - before)
+    keep = before / rate(t) - before
+    exact = jnp.where(jnp.abs(keep - 1) < 1e-6, 1.0, keep)  # 1/(t+1) forgets nothing, whatever rounding says
+    return jnp.where(setting["kind"] == 3, 1 - setting["value"], exact)
 
 
 def schedule(report: Callable[[str], None]) -> dict[str, Any]:
@@ -93,6 +95,8 @@ def schedule(report: Callable[[str], None]) -> dict[str, Any]:
                         prior_weight=weight,
                     )
 
-                yield Job(case, group, [Part(SCHEDULES, learner_scan(build, case))])
+                # A rate below 1/(t+1) sharpens the past instead of fading it: there is nothing to give back to a prior.
+                fades = {label: s for label, s in SCHEDULES.items() if weight is None or label != "0.5/(t+0.5)"}
+                yield Job(case, group, [Part(fades, learner_scan(build, case))])
 
     return ask(jobs(), lambda label: "1/(t+1)", report)
