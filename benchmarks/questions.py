@@ -85,7 +85,8 @@ def table(part: str, found: dict[str, Any]) -> str:
     else:
         rows = found["summary"]
         columns = list(dict.fromkeys((row["model"], row["group"]) for row in rows))
-        settings = list(dict.fromkeys(row["setting"] for row in rows))
+        shown = [row for row in rows if _cell(row) != "0"]  # the baseline says nothing of itself
+        settings = list(dict.fromkeys(row["setting"] for row in shown))
         cells = {(row["model"], row["group"], row["setting"]): _cell(row) for row in rows}
         lines = [["setting", *(", ".join(column) for column in columns)]]
         lines += [[setting, *(cells.get((*column, setting), "") for column in columns)] for setting in settings]
@@ -104,7 +105,7 @@ def main(source: str, page: str) -> None:
     results = json.loads(Path(source).read_text())
     folder = Path(page).parent / "figures"
     folder.mkdir(parents=True, exist_ok=True)
-    plt.rcParams["svg.hashsalt"] = "natkal"
+    plt.rcParams |= {"svg.hashsalt": "natkal", "svg.fonttype": "none"}
     text = Path(page).read_text()
     for part in TITLES:
         if part not in results:
