@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natkal.bench.learning import NAMES, PARTS, networks, rivals, tables
+from natkal.bench.learning import NAMES, PARTS, contest, networks, rivals, river_rivals, tables
+from natkal.bench.learning.ours import Ours
 from natkal.bench.learning.scores import Forecast, after_drifts, calibration_error, scores
 from natkal.bench.learning.streams import Stream, save, stream
 
@@ -114,3 +115,26 @@ def test_tables_hold_every_row() -> None:
     assert [one["method"] for one in rows] == ["river", "nk.auto"]
     assert set(columns) <= set(rows[0])
     assert held[0]["bounds_hold"]
+
+
+def test_a_promise_is_checked_against_the_best_expert() -> None:
+    experts = np.log(np.array([[0.5, 0.1], [0.5, 0.1], [0.2, 0.1], [0.5, 0.1]]))
+    mixed = np.log(np.mean(np.exp(experts.sum(axis=0))))
+    bank = Ours(Forecast(log_prob=np.full(4, mixed / 4)), 0.0, experts, bound=np.log(2) / 4, reseeded=0)
+    found = contest.promise(bank)
+    assert found["holds"]
+    np.testing.assert_allclose(found["excess"], (experts[:, 0].sum() - mixed) / 4)
+    assert not contest.promise(bank._replace(forecast=Forecast(log_prob=np.full(4, mixed / 4 - 0.1))))["holds"]
+
+
+def test_river_gets_the_best_law_around_what_it_says() -> None:
+    """A certain and wrong forecaster gets a uniform share; a mean gets a variance no worse than the best constant."""
+    sure = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
+    found = river_rivals._with_share(sure, np.array([0, 0, 1, 1]))
+    assert np.isfinite(found.log_prob).all()
+    np.testing.assert_allclose(found.probs[2], 0.5)
+    stream = made_up("regression")
+    means = stream.targets + np.linspace(0.1, 3, len(stream.targets))
+    spread = np.sqrt(np.mean((means - stream.targets) ** 2))
+    constant = networks.gaussian(means, np.full_like(means, spread), stream.targets)
+    assert river_rivals._around(means, stream).log_prob.mean() >= constant.log_prob.mean()
