@@ -22,10 +22,11 @@ class Fleet:
 
     def __init__(self, loop: Loop, params: Params, seed: int, *, keyed: bool):
         self._loop = loop
-        self._start = loop.init(params, seed)
+        begin = jax.jit(lambda: loop.init(params, seed))  # as one program: its many small parts compile slowly
+        self._start = begin()
         self._keyed = keyed
         self.keys: dict[str, int] = {}
-        self.state: Any = self._spread(FIRST_SLOTS) if keyed else _copy(self._start)
+        self.state: Any = self._spread(FIRST_SLOTS) if keyed else begin()
 
     def slots(self, keys: list[str]) -> np.ndarray:
         """The slot of each key, a new one for a key not seen before."""
@@ -108,10 +109,6 @@ def _is_key(leaf: Any) -> bool:
 
 def _plain(state: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, state)
-
-
-def _copy(state: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else jnp.array(leaf), state)
 
 
 def _named(state: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from natkal.engine import Learner, fading, online
 from natkal.families import Family, Product
@@ -55,9 +56,7 @@ def _network(
         return _user_network(choice.model, width, family)
     heads = sum(1 if isinstance(law, GaussianLaw) else _raw(law) for law in laws)
     hidden = _hidden(choice.model, width, heads)
-    layers = mlp_params(jax.random.key(choice.seed), (width, *hidden, heads))
-    if not hidden:
-        layers = jax.tree.map(jnp.zeros_like, layers)  # a linear model starts by saying nothing
+    layers = _layers(choice.seed, (width, *hidden, heads))
     noises = sum(isinstance(law, GaussianLaw) for law in laws)
     if not noises:
         return mlp_apply, layers
@@ -76,6 +75,14 @@ def _network(
         return jnp.concatenate(parts)
 
     return apply, {"network": layers, "log_noise": jnp.zeros(noises)}
+
+
+def _layers(seed: int, sizes: tuple[int, ...]) -> Params:
+    """The first weights, drawn in one compiled call; a linear model starts by saying nothing."""
+    draw = jax.jit(lambda: mlp_params(jax.random.key(seed), sizes))
+    if len(sizes) > 2:
+        return draw()
+    return jax.tree.map(lambda leaf: jnp.asarray(np.zeros(leaf.shape, leaf.dtype)), jax.eval_shape(draw))
 
 
 def is_users(model: str) -> bool:

@@ -3,7 +3,8 @@
 import json
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from natkal.stream.features import Encoded, Encoder
 from natkal.stream.fleet import Fleet
 from natkal.stream.laws import law_of
 from natkal.stream.loop import Pending, make_loop
-from natkal.stream.metrics import RECENT, Metrics, next_edge
+from natkal.stream.metrics import RECENT, Metrics
 from natkal.stream.outputs import Appender
 from natkal.stream.predictions import PredictionFormat
 from natkal.stream.schema import Schema, infer
@@ -117,12 +118,14 @@ class Session:
         source.use(self.schema.all_numbers)
         source.stop = stop
         saved_at, saved_rows = time.monotonic(), self.counts.read
+        blocks = _chain(first, source)
         try:
             self.save()
-            for rows in _chain(first, source):
+            for rows in blocks:
+                earlier = len(self._pending)
                 self._take(rows)
-                while len(self._pending) > 1:
-                    self._settle()
+                for _ in range(min(earlier, len(self._pending))):
+                    self._settle()  # these were learned while the rows just taken were read
                 due = checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds
                 due = due or (checkpoint_rows is not None and self.counts.read - saved_rows >= checkpoint_rows)
                 stopping = stop()
@@ -138,6 +141,7 @@ class Session:
             self.save()
             return False
         finally:
+            blocks.close()
             source.close()
             for output in self.outputs.values():
                 output.close()
@@ -151,40 +155,31 @@ class Session:
         self.position = rows.position
         if self.settings.id:
             encoded = self._match_ids(rows, encoded)
-        first, count = 0, len(encoded.inputs)
         present = ~np.isnan(encoded.targets).all(axis=1)
         learned = int(present.sum())
         self.counts.learned += learned
-        self.counts.skipped += count - learned
+        self.counts.skipped += len(encoded.inputs) - learned
         late = self._delayed(encoded) if self.settings.label_delay else None
-        ahead = self.metrics.row + sum(len(waiting.inputs) for _, waiting in self._pending)
         slots = self.fleet.slots(encoded.keys) if self.schema.key else None
-        while first < count:
-            last = min(count, first + next_edge(ahead, self.metrics.every) - ahead)
-            part = slice(first, last)
-            pending = self.fleet.run(
-                encoded.inputs[part],
-                encoded.targets[part],
-                None if late is None else late[part],
-                None if slots is None else slots[part],
-            )
-            piece = Encoded(encoded.inputs[part], encoded.targets[part], [], encoded.lines[part], encoded.file, [])
-            self._pending.append((pending, piece))
-            ahead += last - first
-            first = last
+        if len(encoded.inputs):
+            self._pending.append((self.fleet.run(encoded.inputs, encoded.targets, late, slots), encoded))
         if rows.file == STDIN:
             self._settle_all()
 
     def _settle(self) -> None:
-        """Wait for the oldest block, and write what it says."""
-        pending, piece = self._pending.popleft()
+        """Wait for the oldest block, and write what it says, window by window."""
+        pending, block = self._pending.popleft()
         outcomes = pending.wait()
         if "predictions" in self.outputs:
-            self.outputs["predictions"].write(self.format.write(piece.lines, outcomes.summary, piece.targets))
-        self.recent_inputs = np.concatenate([self.recent_inputs, piece.inputs])[-RECENT:]
-        figures = self.metrics.add(outcomes.summary, outcomes.log_prob, piece.targets)
-        if figures is not None:
-            self._write_figures(figures)
+            self.outputs["predictions"].write(self.format.write(block.lines, outcomes.summary, block.targets))
+        self.recent_inputs = np.concatenate([self.recent_inputs, block.inputs[-RECENT:]])[-RECENT:]
+        first = 0
+        while first < len(block.targets):
+            part = slice(first, first + self.metrics.to_edge())
+            figures = self.metrics.add(outcomes.summary[part], outcomes.log_prob[part], block.targets[part])
+            if figures is not None:
+                self._write_figures(figures)
+            first = part.stop
 
     def _settle_all(self) -> None:
         while self._pending:
@@ -277,10 +272,18 @@ class Session:
         return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
 
 
-def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
+def _chain(first: list[Rows], source: Source) -> Generator[Rows]:
+    """The rows already read, then the others: files one block ahead in a thread, standard input as it comes."""
     yield from first
-    while (rows := source.read()) is not None:
-        yield rows
+    if source.files == [STDIN]:
+        while (rows := source.read()) is not None:
+            yield rows
+        return
+    with ThreadPoolExecutor(1) as reader:
+        ahead = reader.submit(source.read)
+        while (rows := ahead.result()) is not None:
+            ahead = reader.submit(source.read)
+            yield rows
 
 
 def _joined(blocks: list[Rows], limit: int) -> dict[str, list[Any]]:
