@@ -50,8 +50,13 @@ def learn(
     ] = "",
     classes: Annotated[str, typer.Option(help="All classes of the target (default: those of the first rows).")] = "",
     missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or a reject.")] = Missing.impute,
-    model: Annotated[str, typer.Option(help="auto, linear, mlp:64,64 or package.module:function.")] = "auto",
+    model: Annotated[
+        str, typer.Option(help="auto, linear, mlp:64,64, rnn:32, gru:32, lstm:32 or package.module:function.")
+    ] = "auto",
     key: Annotated[str | None, typer.Option(help="Column of keys: one model for each.")] = None,
+    sequence: Annotated[
+        str | None, typer.Option(help="Column of sequences: where it changes, a model's memory starts again.")
+    ] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids: labels may come later.")] = None,
     label_delay: Annotated[int, typer.Option(min=0, help="A row's label arrives this many rows after it.")] = 0,
     prior_scale: Annotated[float, typer.Option(help="Prior variance of each weight, in units of 1/fan-in.")] = 1.0,
@@ -76,8 +81,6 @@ def learn(
         raise typer.BadParameter(f"must be positive, got {prior_scale:g}", param_hint="--prior-scale")
     if not 0 <= fading < 1:
         raise typer.BadParameter(f"must be in [0, 1), got {fading:g}", param_hint="--fading")
-    if key and label_delay:
-        raise typer.BadParameter("cannot be combined with --key", param_hint="--label-delay")
     rows, seconds = _interval(checkpoint_every)
 
     from natkal.stream.errors import StreamError
@@ -93,6 +96,7 @@ def learn(
             classes=_names(classes),
             missing=missing.value,
             key=key,
+            sequence=sequence,
             id=row_id,
             label_delay=label_delay,
             model=model,

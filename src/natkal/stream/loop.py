@@ -6,6 +6,7 @@ the same numbers to the last bit.
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,7 @@ from natkal.engine.state import LearnerState, Prediction
 from natkal.stream.laws import Law, split_naturals
 from natkal.stream.learners import Choice, make_learner
 from natkal.stream.scaling import Running, observe, standardise
-from natkal.typing import Array, Float, Params
+from natkal.typing import Array, Params
 
 BLOCK = 4096
 
@@ -28,6 +29,22 @@ class StreamState(NamedTuple):
     features: Running
     targets: Running
     learner: LearnerState
+
+
+class Feed(NamedTuple):
+    """What goes through the loop, one entry per row; None where it does not apply.
+
+    `slots`: which model a row belongs to, where there are many. `resets`: a new sequence starts with the row. `late`:
+    inputs and targets, side by side, of the row whose label has arrived by now and is learned instead of the row
+    itself (NaN where none has), and `late_slots` whose model that is.
+    """
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    slots: np.ndarray | None = None
+    resets: np.ndarray | None = None
+    late: np.ndarray | None = None
+    late_slots: np.ndarray | None = None
 
 
 class Outcomes(NamedTuple):
@@ -54,49 +71,41 @@ class Loop:
             learner=self.learner.init(params, jax.random.key(seed)),
         )
 
-    def run(
-        self, state: Any, inputs: np.ndarray, targets: np.ndarray, learn: np.ndarray | None, slots: np.ndarray | None
-    ) -> tuple[Any, "Pending"]:
-        """All rows in order. `learn`, where given, holds what to learn at each row instead of the row itself: delayed
-        inputs and targets side by side. `slots` says which model each row belongs to, where there are many.
-        """
+    def run(self, state: Any, feed: Feed) -> tuple[Any, "Pending"]:
+        """All rows in order: each predicted, then learned."""
         pieces = []
-        for first in range(0, len(inputs), BLOCK):
-            part = slice(first, first + BLOCK)
-            count = len(inputs[part])
-            state, outcomes = self._block(
-                state,
-                _padded(inputs[part]),
-                _padded(targets[part]),
-                None if learn is None else _padded(learn[part]),
-                None if slots is None else _padded(slots[part].astype(np.int32)),
-                count,
-            )
-            pieces.append((outcomes, count))
+        for part in _parts(feed):
+            state, outcomes = self._block(state, jax.tree.map(_padded, part), len(part.inputs))
+            pieces.append((outcomes, len(part.inputs)))
         return state, Pending(pieces, self)
 
-    def predict(self, state: Any, inputs: np.ndarray, slots: np.ndarray | None) -> np.ndarray:
-        """The prediction for each row in the user's units, learning nothing."""
+    def predict(self, state: StreamState, feed: Feed) -> tuple[StreamState, np.ndarray]:
+        """The prediction for each row in the user's units, learning nothing; only a model's memory moves on."""
         pieces = [np.zeros((0, self.summary_size))]
-        for first in range(0, len(inputs), BLOCK):
-            part = slice(first, first + BLOCK)
-            count = len(inputs[part])
-            which = None if slots is None else _padded(slots[part].astype(np.int32))
-            pieces.append(np.asarray(self._predictions(state, _padded(inputs[part]), which))[:count])
-        return np.concatenate(pieces)
+        for part in _parts(feed):
+            learner, summary = self._predictions(state, jax.tree.map(_padded, part), len(part.inputs))
+            state = StreamState(features=state.features, targets=state.targets, learner=learner)
+            pieces.append(np.asarray(summary)[: len(part.inputs)])
+        return state, np.concatenate(pieces)
 
     @functools.cached_property
     def _predictions(self):
         @jax.jit
-        def block(state: Any, inputs: Array, slots: Array | None) -> Array:
+        def block(state: StreamState, feed: Feed, count: Array) -> tuple[LearnerState, Array]:
+            """Steps whose target is missing: they predict, and move a model's memory if it has one."""
             unknown = jnp.full(len(self.laws), jnp.nan)
 
-            def row(values: Array, slot: Array | None) -> Array:
-                one = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
-                prediction = self.learner.predict_unchecked(one.learner, self.scaled_inputs(one, values))
-                return self._outcomes(one, prediction, unknown)[0]
+            def body(row: Array, carried: tuple[Any, Array]) -> tuple[Any, Array]:
+                learners, summary = carried
+                now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
+                one, mine = _at((state, learners), now.slots)
+                inputs = self.scaled_inputs(one, jnp.asarray(now.inputs))
+                unlabelled = self._prepare(one, unknown)
+                after, info = self.learner.step_unchecked(self._restarted(mine, now.resets), inputs, unlabelled)
+                expected = self._outcomes(one, info.prediction, unknown)[0]
+                return _put(learners, now.slots, after), summary.at[row].set(expected)
 
-            return jax.lax.map(lambda entry: row(*entry), (inputs, slots))
+            return jax.lax.fori_loop(0, count, body, (state.learner, jnp.zeros((BLOCK, self.summary_size))))
 
         return block
 
@@ -104,52 +113,50 @@ class Loop:
     def _block(self):
         return jax.jit(self._block_unjitted, donate_argnums=0)
 
-    def _block_unjitted(
-        self,
-        state: Any,
-        inputs: Float[Array, "b d"],
-        targets: Float[Array, "b t"],
-        learn: Float[Array, "b dt"] | None,
-        slots: Array | None,
-        count: Array,
-    ) -> tuple[Any, tuple[Array, Array]]:
+    def _block_unjitted(self, state: Any, feed: Feed, count: Array) -> tuple[Any, tuple[Array, Array]]:
         summary = jnp.zeros((BLOCK, self.summary_size))
         log_prob = jnp.zeros((BLOCK, len(self.laws)))
 
         def body(row: Array, carried: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
             state, summary, log_prob = carried
-            slot = None if slots is None else slots[row]
-            one = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
-            late = None if learn is None else learn[row]
-            new, (expected, density) = self._row(one, inputs[row], targets[row], late)
-            kept = new if slot is None else jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), state, new)
-            return kept, summary.at[row].set(expected), log_prob.at[row].set(density)
+            now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
+            new, (expected, density) = self._row(_at(state, now.slots), now)
+            known = _put(state, now.slots, new)
+            if now.late is not None:
+                known = _put(known, now.late_slots, self._learn_late(_at(known, now.late_slots), jnp.asarray(now.late)))
+            return known, summary.at[row].set(expected), log_prob.at[row].set(density)
 
         final, *outcomes = jax.lax.fori_loop(0, count, body, (state, summary, log_prob))
         return final, tuple(outcomes)
 
-    def _row(
-        self, state: StreamState, inputs: Array, targets: Array, late: Array | None
-    ) -> tuple[StreamState, tuple[Array, Array]]:
-        """Predict this row; learn it, or what has arrived instead; then let its values into the scales."""
-        if late is None:
-            learner, info = self.learner.step_unchecked(
-                state.learner, self.scaled_inputs(state, inputs), self._prepare(state, targets)
-            )
-            prediction = info.prediction
-            features, scales = observe(state.features, inputs[: self.scaled]), self._observe(state.targets, targets)
-        else:
+    def _row(self, state: StreamState, now: Feed) -> tuple[StreamState, tuple[Array, Array]]:
+        """Predict this row, and learn it unless its label comes later; then let its values into the scales."""
+        inputs, targets = jnp.asarray(now.inputs), jnp.asarray(now.targets)
+        features = observe(state.features, inputs[: self.scaled])
+        if now.late is not None:
             prediction = self.learner.predict_unchecked(state.learner, self.scaled_inputs(state, inputs))
-            known = StreamState(
-                features=observe(state.features, inputs[: self.scaled]), targets=state.targets, learner=state.learner
-            )
-            late_inputs, late_targets = late[: self.width], late[self.width :]
-            learner, _ = self.learner.step_unchecked(
-                state.learner, self.scaled_inputs(known, late_inputs), self._prepare(known, late_targets)
-            )
-            features, scales = known.features, self._observe(state.targets, late_targets)
-        outcomes = self._outcomes(state, prediction, targets)
-        return StreamState(features=features, targets=scales, learner=learner), outcomes
+            known = StreamState(features=features, targets=state.targets, learner=state.learner)
+            return known, self._outcomes(state, prediction, targets)
+        before = self._restarted(state.learner, now.resets)
+        learner, info = self.learner.step_unchecked(
+            before, self.scaled_inputs(state, inputs), self._prepare(state, targets)
+        )
+        known = StreamState(features=features, targets=self._observe(state.targets, targets), learner=learner)
+        return known, self._outcomes(state, info.prediction, targets)
+
+    def _learn_late(self, state: StreamState, late: Array) -> StreamState:
+        """Learn a row whose label has come, by the scales as they are now; nothing where none has."""
+        inputs, targets = late[: self.width], late[self.width :]
+        learner, _ = self.learner.step_unchecked(
+            state.learner, self.scaled_inputs(state, inputs), self._prepare(state, targets)
+        )
+        return StreamState(features=state.features, targets=self._observe(state.targets, targets), learner=learner)
+
+    def _restarted(self, learner: LearnerState, reset: Any) -> LearnerState:
+        """The learner at the start of a new sequence, where one starts."""
+        if reset is None:
+            return learner
+        return jax.lax.cond(reset, self.learner.restart, lambda state: state, learner)
 
     def scaled_inputs(self, state: StreamState, inputs: Array) -> Array:
         """A row as the learner sees it: numbers standardised by earlier rows, 0 where missing."""
@@ -204,6 +211,22 @@ class Pending:
         summaries = [np.asarray(outcomes[0])[:count] for outcomes, count in self._pieces]
         log_probs = [np.asarray(outcomes[1])[:count] for outcomes, count in self._pieces]
         return Outcomes(summary=np.concatenate(summaries), log_prob=np.concatenate(log_probs))
+
+
+def _parts(feed: Feed) -> Iterator[Feed]:
+    """At most `BLOCK` rows at a time."""
+    for first in range(0, len(feed.inputs), BLOCK):
+        yield jax.tree.map(lambda leaf, first=first: leaf[first : first + BLOCK], feed)
+
+
+def _at(state: Any, slot: Any) -> Any:
+    """The state of one model of many, or the only one."""
+    return state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
+
+
+def _put(state: Any, slot: Any, new: Any) -> Any:
+    """`state` with that model's replaced."""
+    return new if slot is None else jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), state, new)
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:

@@ -123,7 +123,7 @@ class TargetMetrics:
         return np.where(n > 1, log_prob, 0.0), np.where(n > 0, mean, 0.0)
 
     def _frequencies(self, y: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log p of each class by (1 + how often it came before) / (classes + rows before), and the most frequent one."""
+        """Log of (1 + how often the class came before) / (classes + rows before), and the most frequent class."""
         chosen, most, guess = np.ones(len(y)), np.zeros(len(y)), np.zeros(len(y))
         for number in range(self.classes):
             came = y == number

@@ -28,7 +28,7 @@ def read_numbers(data: bytes, names: list[str], used: Sequence[str], delimiter: 
 
 
 def _by_arrow(data: bytes, names: list[str], used: Sequence[str], delimiter: str) -> list[np.ndarray] | None:
-    """By pyarrow, where every byte belongs to a decimal number or ends one: among such cells it takes those `float` takes."""
+    """By pyarrow, where every byte is part of a decimal number or ends one: there it takes what `float` takes."""
     arrow = _arrow()
     if arrow is None or data.translate(None, PLAIN + delimiter.encode()):
         return None

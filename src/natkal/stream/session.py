@@ -15,7 +15,8 @@ from natkal.stream.errors import Stopped, StreamError
 from natkal.stream.features import Encoded, Encoder
 from natkal.stream.fleet import Fleet
 from natkal.stream.laws import law_of
-from natkal.stream.loop import Pending, make_loop
+from natkal.stream.learners import has_memory
+from natkal.stream.loop import Feed, Pending, make_loop
 from natkal.stream.metrics import RECENT, Metrics
 from natkal.stream.outputs import Appender
 from natkal.stream.predictions import PredictionFormat
@@ -35,6 +36,7 @@ class Session:
         self.folder = folder
         self.settings = settings
         self.schema = schema
+        check_memory(settings)
         self.encoder = Encoder(schema, vocabularies)
         self.laws = tuple(law_of(target) for target in schema.targets)
         if not self.encoder.width:
@@ -51,7 +53,10 @@ class Session:
         self.counts = Counts()
         self.reasons: dict[str, int] = {}
         self.position = Position(0, 0, 1)
-        self.queue: deque[tuple[np.ndarray, np.ndarray]] = deque()
+        self.queue: deque[np.ndarray] = deque()
+        """Rows whose label has not come yet: inputs, targets and the slot of their model, side by side."""
+        self.sequences: dict[str, str] = {}
+        """The sequence that each key's last row belonged to (under "" where there are no keys)."""
         self.held: OrderedDict[str, np.ndarray] = OrderedDict()
         self.recent_inputs = np.zeros((0, self.encoder.width))
         self.outputs: dict[str, Appender] = {}
@@ -62,6 +67,14 @@ class Session:
     @classmethod
     def begin(cls, folder: Path, settings: Settings, source: Source) -> tuple["Session", list[Rows]]:
         """A new run: the schema comes from the first rows, which are returned to be learned."""
+        try:
+            return cls._begin(folder, settings, source)
+        except StreamError:
+            source.close()
+            raise
+
+    @classmethod
+    def _begin(cls, folder: Path, settings: Settings, source: Source) -> tuple["Session", list[Rows]]:
         first: list[Rows] = []
         count = 0
         while count < settings.sample:
@@ -80,6 +93,7 @@ class Session:
             features=settings.features,
             classes=settings.classes,
             key=settings.key,
+            sequence=settings.sequence,
             missing=settings.missing,
             apart=apart,
         )
@@ -159,10 +173,10 @@ class Session:
         learned = int(present.sum())
         self.counts.learned += learned
         self.counts.skipped += len(encoded.inputs) - learned
-        late = self._delayed(encoded) if self.settings.label_delay else None
-        slots = self.fleet.slots(encoded.keys) if self.schema.key else None
         if len(encoded.inputs):
-            self._pending.append((self.fleet.run(encoded.inputs, encoded.targets, late, slots), encoded))
+            slots = self.fleet.slots(encoded.keys) if self.schema.key else None
+            feed = self._delayed(self.feed(encoded)._replace(slots=slots))
+            self._pending.append((self.fleet.run(feed), encoded))
         if rows.file == STDIN:
             self._settle_all()
 
@@ -207,14 +221,34 @@ class Session:
                 f"more than --max-rejects {limit:,}; see {self.outputs['rejects'].path}"
             )
 
-    def _delayed(self, encoded: Encoded) -> np.ndarray:
-        """For each row, what has come by then to be learned: the row `label_delay` before it, or nothing."""
-        late = np.full((len(encoded.inputs), self.encoder.width + len(self.laws)), np.nan)
-        for row, (inputs, targets) in enumerate(zip(encoded.inputs, encoded.targets, strict=True)):
-            self.queue.append((inputs, targets))
+    def feed(self, encoded: Encoded) -> Feed:
+        """These rows as the loop takes them, with the places where new sequences start."""
+        resets = None
+        if self.schema.sequence is not None:
+            resets = np.zeros(len(encoded.inputs), bool)
+            keys = encoded.keys or [""] * len(resets)
+            for row, (key, sequence) in enumerate(zip(keys, encoded.sequences, strict=True)):
+                resets[row] = self.sequences.get(key, sequence) != sequence
+                self.sequences[key] = sequence
+        return Feed(inputs=encoded.inputs, targets=encoded.targets, resets=resets)
+
+    def _delayed(self, feed: Feed) -> Feed:
+        """With each row, where labels are delayed, the row `label_delay` before it, of whatever key, or nothing."""
+        if not self.settings.label_delay:
+            return feed
+        slots = np.zeros(len(feed.inputs), np.int32) if feed.slots is None else feed.slots
+        rows = np.column_stack([feed.inputs, feed.targets, slots])
+        arrived = np.full(rows.shape, np.nan)
+        arrived[:, -1] = 0
+        for position, row in enumerate(rows):
+            self.queue.append(row)
             if len(self.queue) > self.settings.label_delay:
-                late[row] = np.concatenate(self.queue.popleft())
-        return late
+                arrived[position] = self.queue.popleft()
+        return self._with_late(feed, arrived)
+
+    def _with_late(self, feed: Feed, arrived: np.ndarray) -> Feed:
+        late_slots = None if feed.slots is None else arrived[:, -1].astype(np.int32)
+        return feed._replace(late=arrived[:, :-1], late_slots=late_slots)
 
     def _match_ids(self, rows: Rows, encoded: Encoded) -> Encoded:
         """Hold rows without a label under their id; give a label that comes later its row's features back."""
@@ -230,17 +264,20 @@ class Session:
                     self.held.popitem(last=False)
             elif name in self.held:
                 inputs[row] = self.held.pop(name)
-        return Encoded(inputs, encoded.targets, encoded.keys, encoded.lines, encoded.file, [])
+        return encoded._replace(inputs=inputs, rejects=[])
 
     def _finish(self) -> None:
         """The end: labels still under way arrive, and the last window is written as far as it goes."""
         self._settle_all()
         if self.queue:
-            width = self.encoder.width
-            left = np.stack([np.concatenate(entry) for entry in self.queue])
+            left = np.stack(self.queue)
             self.queue.clear()
-            idle = np.full((len(left), width), np.nan)
-            self.fleet.run(idle, np.full((len(left), len(self.laws)), np.nan), left, None)
+            idle = Feed(
+                inputs=np.full((len(left), self.encoder.width), np.nan),
+                targets=np.full((len(left), len(self.laws)), np.nan),
+                slots=np.zeros(len(left), np.int32) if self.schema.key else None,
+            )
+            self.fleet.run(self._with_late(idle, left))
         self.save()
         figures = self.metrics.close()
         if figures is not None:
@@ -284,6 +321,16 @@ def _chain(first: list[Rows], source: Source) -> Generator[Rows]:
         while (rows := ahead.result()) is not None:
             ahead = reader.submit(source.read)
             yield rows
+
+
+def check_memory(settings: Settings) -> None:
+    """Refuse what only makes sense for a model with memory, or only for one without."""
+    if not has_memory(settings.model):
+        if settings.sequence is not None:
+            raise StreamError("--sequence: is for models with memory (--model rnn:32, gru:32 or lstm:32)")
+    elif settings.label_delay or settings.id:
+        option = "--label-delay" if settings.label_delay else "--id"
+        raise StreamError(f"{option}: a model with memory must learn the rows in their order; use one without")
 
 
 def _joined(blocks: list[Rows], limit: int) -> dict[str, list[Any]]:

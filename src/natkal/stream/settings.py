@@ -15,6 +15,7 @@ class Settings:
     classes: tuple[str, ...] = ()
     missing: str = "impute"
     key: str | None = None
+    sequence: str | None = None
     id: str | None = None
     label_delay: int = 0
     model: str = "auto"
