@@ -3,8 +3,9 @@
     python benchmarks/stream_rate.py [--rows 1000000] [--sklearn-rows 20000]
 
 Each job reads the same file, predicts every row before learning it, standardises its features online, and runs in a
-process of its own, whose wall-clock time (start-up and compilation included) and peak memory are printed. natkal runs
-twice, before river and after it, since the machine may be busier at one time than at another: the ratio takes the mean.
+process of its own, whose wall-clock time (start-up and compilation included) and peak memory are printed. natkal runs as
+`--learner single`, one filter, which does about what the others do, and as `--learner auto`, its default, a bank of them;
+each twice, before river and after it, since the machine may be busier at one time than at another: the ratio takes the mean.
 river takes its best learning rate of RATES by log loss on the first 100,000 rows. scikit-learn learns in chunks of one
 row, which is slow: it gets the first rows of the file, and the table says how many.
 """
@@ -37,17 +38,21 @@ def write_data(path: Path, rows: int) -> None:
             np.savetxt(file, np.column_stack([inputs, targets]), fmt=["%.6g"] * 10 + ["%d"], delimiter=",")
 
 
-def natkal_job(path: str, rows: int, rate: float) -> dict:
+def natkal_job(path: str, rows: int, rate: float, learner: str = "auto") -> dict:
     from typer.testing import CliRunner
 
     from natkal.cli import app
 
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["learn", path, "--target", "y", "--model", "linear", "--run", folder, "--json", "--no-report"]
-        answer = CliRunner().invoke(app, arguments)
+        arguments = ["learn", path, "--target", "y", "--model", "linear", "--learner", learner]
+        answer = CliRunner().invoke(app, [*arguments, "--run", folder, "--json", "--no-report"])
     result = json.loads(answer.stdout)
     assert result["rows"]["learned"] == rows
     return {"log_loss": result["targets"][0]["log_loss"], "inner_seconds": result["seconds"]}
+
+
+def single_job(path: str, rows: int, rate: float) -> dict:
+    return natkal_job(path, rows, rate, "single")
 
 
 def river_job(path: str, rows: int, rate: float) -> dict:
@@ -82,7 +87,7 @@ def sklearn_job(path: str, rows: int, rate: float) -> dict:
     return {"log_loss": loss / rows, "inner_seconds": time.perf_counter() - started}
 
 
-JOBS = {"natkal": natkal_job, "river": river_job, "scikit-learn": sklearn_job}
+JOBS = {"natkal auto": natkal_job, "natkal single": single_job, "river": river_job, "scikit-learn": sklearn_job}
 
 
 def measure(name: str, path: Path, rows: int, rate: float = 0.0) -> dict:
@@ -116,10 +121,12 @@ def main() -> None:
         losses = {rate: measure("river", few, few_rows, rate)["log_loss"] for rate in RATES}
         best = min(losses, key=losses.__getitem__)
         results = [
-            measure("natkal", few, few_rows),
-            measure("natkal", path, arguments.rows),
+            measure("natkal single", few, few_rows),
+            measure("natkal single", path, arguments.rows),
+            measure("natkal auto", path, arguments.rows),
             measure("river", path, arguments.rows, best),
-            measure("natkal", path, arguments.rows),
+            measure("natkal auto", path, arguments.rows),
+            measure("natkal single", path, arguments.rows),
             measure("scikit-learn", path, min(arguments.rows, arguments.sklearn_rows)),
         ]
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; river: ", end="")
@@ -132,12 +139,14 @@ def main() -> None:
             f"{result['name']:14}{result['rows']:>12,}{result['seconds']:>10.1f}{result['cpu_seconds']:>8.1f}{rate:>12,.0f}{inner:>15,.0f}"
             f"{result['peak_mb']:>9.0f}{result['log_loss']:>10.4f}"
         )
-    theirs = results[2]
-    ratios = {
-        title: theirs[name] / np.mean([results[1][name], results[3][name]])
-        for title, name in (("whole", "seconds"), ("learning only", "inner_seconds"), ("processor time", "cpu_seconds"))
-    }
-    print("natkal over river: " + ", ".join(f"{ratio:.1f} {title}" for title, ratio in ratios.items()))
+    theirs = results[3]
+    for name, own in (("single", (results[1], results[5])), ("auto", (results[2], results[4]))):
+        ratios = {
+            title: theirs[part] / np.mean([result[part] for result in own])
+            for title, part in (("whole", "seconds"), ("learning only", "inner_seconds"), ("processor", "cpu_seconds"))
+        }
+        text = ", ".join(f"{ratio:.1f} {title}" for title, ratio in ratios.items())
+        print(f"natkal {name} over river: {text}")
 
 
 if __name__ == "__main__":

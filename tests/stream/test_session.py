@@ -219,6 +219,7 @@ def test_more_rows_later_go_on_where_the_run_ended(tmp_path):
         {"model": "gru:2", "sequence": "s"},
         {"model": "gru:2", "sequence": "s", "key": "k"},
         {"key": "k", "label_delay": 4},
+        {"learner": "auto"},
     ],
 )
 def test_memories_keys_and_late_labels_resume_exactly(tmp_path, small_chunks, changes):

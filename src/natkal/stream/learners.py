@@ -10,9 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from natkal.banks import Bank, auto
 from natkal.curvature import blocks, dense
 from natkal.engine import Learner, fading, online
-from natkal.families import Family, Product
+from natkal.families import Family, Gaussian, Product
 from natkal.models import Model, cells, mlp_apply, mlp_params, recurrent_model, static_model
 from natkal.stream.errors import StreamError
 from natkal.stream.laws import GaussianLaw, Law
@@ -20,6 +21,8 @@ from natkal.typing import Array, Params
 
 AUTO_HIDDEN, AUTO_SIZE = 16, 320
 """auto: a hidden layer of up to 16 units, fewer where that would be more than about 320 parameters; none below 2."""
+FILTERS = 6
+"""How many filters a bank has: more cost time in proportion, and gain little."""
 DENSE = 1500
 """The most parameters that get a full covariance; a larger model gets one for each unit's own weights."""
 CELLS = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
@@ -27,19 +30,24 @@ CELLS = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What the user may say about the learner."""
+    """What the user may say about the learner: `auto` is a bank of filters, `single` one with this prior and fading."""
 
+    learner: str = "auto"
     model: str = "auto"
     prior_scale: float = 1.0
     fading: float = 3e-4
     seed: int = 0
 
 
-def make_learner(choice: Choice, width: int, laws: tuple[Law, ...]) -> tuple[Learner, Params]:
+def make_learner(choice: Choice, width: int, laws: tuple[Law, ...]) -> tuple[Learner | Bank, Params]:
     """The learner for rows of `width` numbers under these laws, and the parameters it starts from."""
-    model = _model(choice, width, laws)
-    prior_cov = jax.tree.map(lambda leaf: _prior_variance(leaf) * choice.prior_scale, model.params)
+    banked = choice.learner == "auto" and len(laws) == 1
+    model = _model(choice, width, laws, noise_outside=banked)
     curvature = dense() if model.size <= DENSE else blocks()
+    if banked:
+        # The stream has scaled inputs and targets already, by earlier rows alone.
+        return auto(model, budget=FILTERS, standardize=False, curvature=curvature).bank, model.params
+    prior_cov = jax.tree.map(lambda leaf: _prior_variance(leaf) * choice.prior_scale, model.params)
     return online(model, prior_cov=prior_cov, curvature=curvature, rates=fading(choice.fading)), model.params
 
 
@@ -64,12 +72,15 @@ def is_users(model: str) -> bool:
     return ":" in model and not model.startswith("mlp:") and not has_memory(model)
 
 
-def _model(choice: Choice, width: int, laws: tuple[Law, ...]) -> Model:
+def _model(choice: Choice, width: int, laws: tuple[Law, ...], *, noise_outside: bool) -> Model:
+    """The model; a real target's noise is one of its parameters, or learned outside of it, by a bank."""
     family = laws[0].family if len(laws) == 1 else Product(*(law.family for law in laws))
+    noises = sum(isinstance(law, GaussianLaw) for law in laws)
+    if noises and noise_outside:
+        family, noises = Gaussian(1.0), 0
     if is_users(choice.model):
         return static_model(*_user_network(choice.model, width, family), family)
     heads = sum(1 if isinstance(law, GaussianLaw) else law.family.raw_dim for law in laws)
-    noises = sum(isinstance(law, GaussianLaw) for law in laws)
     if has_memory(choice.model):
         cell = _cell(choice.model)
         network = _drawn(lambda key: _recurrent_params(key, cell, width, heads), choice.seed)

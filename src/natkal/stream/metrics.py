@@ -153,13 +153,16 @@ class TargetMetrics:
 class Metrics:
     """All targets, window by window."""
 
-    def __init__(self, targets: tuple[Target, ...], sizes: tuple[int, ...], every: int | None = None):
+    def __init__(
+        self, targets: tuple[Target, ...], sizes: tuple[int, ...], members: list[str], every: int | None = None
+    ):
+        self.members = members
         self.parts = [TargetMetrics(target) for target in targets]
         self._edges = np.cumsum([0, *sizes])
         self.every = every
         self.row = 0
         self.last_edge = 0
-        width = int(self._edges[-1]) + 2 * len(targets)
+        width = int(self._edges[-1]) + 2 * len(targets) + len(members)
         self.open = np.zeros((0, width))
         self.recent = np.zeros((0, width))
 
@@ -167,9 +170,11 @@ class Metrics:
         """How many more rows the open window takes."""
         return next_edge(self.row, self.every) - self.row
 
-    def add(self, summary: np.ndarray, log_prob: np.ndarray, targets: np.ndarray) -> dict[str, int | float] | None:
-        """Rows, at most `to_edge` of them; the figures of the window if they complete it."""
-        rows = np.concatenate([summary, log_prob, targets], axis=1)
+    def add(self, rows: np.ndarray) -> dict[str, int | float] | None:
+        """Rows, at most `to_edge` of them, and the figures of the window if they complete it.
+
+        A row holds summaries, log p and value of every target, and then what is told of the members.
+        """
         edge = next_edge(self.row, self.every)
         self.open = np.concatenate([self.open, rows])
         self.recent = np.concatenate([self.recent, rows[-RECENT:]])[-RECENT:]
@@ -185,6 +190,8 @@ class Metrics:
             prefix = f"{part.target.name}." if len(self.parts) > 1 else ""
             for name, value in part.window(*self.columns(self.open, position)).items():
                 figures[prefix + name] = value
+        first = self.open.shape[1] - len(self.members)
+        figures |= dict(zip(self.members, self.open[:, first:].mean(axis=0).tolist(), strict=True))
         self.open = self.open[:0]
         self.last_edge = self.row
         return figures
@@ -208,4 +215,4 @@ class Metrics:
                 else ["mean_absolute_error", "mean_squared_error", "baseline_mean_absolute_error", "coverage_90"]
             )
             names += [prefix + name for name in own]
-        return names
+        return names + self.members

@@ -45,7 +45,7 @@ class Session:
         self.learner = self.loop.learner
         self.fleet = Fleet(self.loop, params, settings.seed, keyed=schema.key is not None)
         sizes = tuple(law.summary_size for law in self.laws)
-        self.metrics = Metrics(schema.targets, sizes, settings.metrics_every)
+        self.metrics = Metrics(schema.targets, sizes, self.loop.members, settings.metrics_every)
         self.format = PredictionFormat(
             schema.targets, sizes, json_lines=bool(settings.predictions and "json" in Path(settings.predictions).suffix)
         )
@@ -190,7 +190,8 @@ class Session:
         first = 0
         while first < len(block.targets):
             part = slice(first, first + self.metrics.to_edge())
-            figures = self.metrics.add(outcomes.summary[part], outcomes.log_prob[part], block.targets[part])
+            rows = (outcomes.summary[part], outcomes.log_prob[part], block.targets[part], outcomes.weights[part])
+            figures = self.metrics.add(np.concatenate(rows, axis=1))
             if figures is not None:
                 self._write_figures(figures)
             first = part.stop
