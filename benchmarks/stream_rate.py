@@ -3,9 +3,9 @@
     python benchmarks/stream_rate.py [--rows 1000000] [--sklearn-rows 20000]
 
 Each job reads the same file, predicts every row before learning it, standardises its features online, and runs in a
-process of its own, whose wall-clock time (start-up and compilation included) and peak memory are printed. natkal runs as
-`--learner single`, one filter, which does about what the others do, and as `--learner auto`, its default, a bank of them;
-each twice, before river and after it, since the machine may be busier at one time than at another: the ratio takes the mean.
+process of its own, whose wall-clock time (start-up and compilation included) and peak memory are printed. natkal runs
+as `--learner single`, one filter as the others have one model, and as `--learner auto`, its default, a bank of filters;
+each twice, before river and after it, since the machine may be busier at one time than another: ratios take the mean.
 river takes its best learning rate of RATES by log loss on the first 100,000 rows. scikit-learn learns in chunks of one
 row, which is slow: it gets the first rows of the file, and the table says how many.
 """

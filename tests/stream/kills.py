@@ -48,7 +48,8 @@ def ended(child: int) -> bool:
 def arguments(data: Path, run: Path, *more: str) -> list[str]:
     """A run with predictions and many checkpoints."""
     return [
-        *("learn", str(data), "--target", "y", "--model", "linear", "--classes", "0,1"),
+        *("learn", str(data), "--target", "y", "--model", "linear", "--learner", "single"),
+        *("--classes", "0,1"),
         *("--run", str(run), "--predictions", str(run.with_suffix(".csv")), "--checkpoint-every", "1000"),
         *("--no-report", "--json", *more),
     ]

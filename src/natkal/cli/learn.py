@@ -255,6 +255,9 @@ def _describe(session: "Session") -> None:
         f"model    {session.settings.model}: {session.learner.model.size:,} parameters, {session.encoder.width} inputs",
         markup=False,
     )
+    filters = len(session.loop.members) - 1
+    chosen = f"prior scale {session.settings.prior_scale:g}, fading {session.settings.fading:g}"
+    err.print(f"learner  {f'{filters} filters, weighed by the data' if filters > 0 else f'one filter, {chosen}'}")
 
 
 def _result(session: "Session", files: list[str], seconds: float, rows: int, done: bool) -> dict[str, Any]:

@@ -207,7 +207,8 @@ def _settings(session: Session) -> str:
     features = ", ".join(f"{feature.name} ({feature.kind})" for feature in session.schema.features)
     ignored = ", ".join(f"{name} ({reason})" for name, reason in session.schema.ignored.items())
     rows = [("data", ", ".join(session.files)), ("features", features), ("ignored", ignored)]
-    rows += [(name.replace("_", " "), _plain(value)) for name, value in vars(session.settings).items()]
+    apart = ("prior_scale", "fading") if session.loop.members else ()
+    rows += [(name.replace("_", " "), _plain(v)) for name, v in vars(session.settings).items() if name not in apart]
     body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows if value)
     return f"<h2>Settings</h2><figure class=wide><table>{body}</table></figure>\n"
 
