@@ -147,6 +147,9 @@ def main() -> None:
         }
         text = ", ".join(f"{ratio:.1f} {title}" for title, ratio in ratios.items())
         print(f"natkal {name} over river: {text}")
+    further = np.mean([results[1]["cpu_seconds"], results[5]["cpu_seconds"]]) - results[0]["cpu_seconds"]
+    per_row = theirs["cpu_seconds"] / theirs["rows"] * (arguments.rows - few_rows) / max(further, 1e-9)
+    print(f"natkal single over river, processor time of each row after the first {few_rows:,}: {per_row:.1f}")
 
 
 if __name__ == "__main__":

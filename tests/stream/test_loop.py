@@ -135,7 +135,7 @@ def test_a_model_with_memory_is_the_engine_with_resets():
     after, summary = loop.predict(state, Feed(ahead, np.full((6, 1), np.nan), resets=np.zeros(6, bool)))
     mine = state.learner
     for row in range(6):
-        mine, told = learner.step(mine, loop.scaled_inputs(state, ahead[row]), np.nan)
+        mine, told = learner.step(mine, loop.scaled_inputs(state, jnp.asarray(ahead[row])), np.nan)
         np.testing.assert_allclose(summary[row], told.prediction.mean, rtol=1e-10)
     np.testing.assert_allclose(after.learner.curvature.cov, state.learner.curvature.cov, rtol=1e-12)
     assert not np.allclose(after.learner.carry.state, state.learner.carry.state)

@@ -34,7 +34,7 @@ class Choice:
 
     learner: str = "auto"
     model: str = "auto"
-    prior_scale: float = 1.0
+    prior_scale: float | Array = 1.0
     fading: float = 3e-4
     seed: int = 0
 
