@@ -3,8 +3,11 @@
     python benchmarks/stream_rate.py [--rows 1000000] [--sklearn-rows 20000]
 
 Each job reads the same file, predicts every row before learning it, standardises its features online, and runs in a
-process of its own, whose wall-clock time (start-up and compilation included) and peak memory are printed. scikit-learn
-learns in chunks of one row, which is slow: it gets the first rows of the file, and the table says how many.
+process of its own, whose wall-clock time (start-up and compilation included) and peak memory are printed. natkal runs
+as `--learner single`, one filter as the others have one model, and as `--learner auto`, its default, a bank of filters;
+each twice, before river and after it, since the machine may be busier at one time than another: ratios take the mean.
+river takes its best learning rate of RATES by log loss on the first 100,000 rows. scikit-learn learns in chunks of one
+row, which is slow: it gets the first rows of the file, and the table says how many.
 """
 
 import argparse
@@ -20,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 COLUMNS = [f"x{i}" for i in range(10)]
+RATES = (0.003, 0.01, 0.03, 0.1)
 
 
 def write_data(path: Path, rows: int) -> None:
@@ -34,23 +38,27 @@ def write_data(path: Path, rows: int) -> None:
             np.savetxt(file, np.column_stack([inputs, targets]), fmt=["%.6g"] * 10 + ["%d"], delimiter=",")
 
 
-def natkal_job(path: str, rows: int) -> dict:
+def natkal_job(path: str, rows: int, rate: float, learner: str = "auto") -> dict:
     from typer.testing import CliRunner
 
     from natkal.cli import app
 
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["learn", path, "--target", "y", "--model", "linear", "--run", folder, "--json", "--no-report"]
-        answer = CliRunner().invoke(app, arguments)
+        arguments = ["learn", path, "--target", "y", "--model", "linear", "--learner", learner]
+        answer = CliRunner().invoke(app, [*arguments, "--run", folder, "--json", "--no-report"])
     result = json.loads(answer.stdout)
     assert result["rows"]["learned"] == rows
     return {"log_loss": result["targets"][0]["log_loss"], "inner_seconds": result["seconds"]}
 
 
-def river_job(path: str, rows: int) -> dict:
+def single_job(path: str, rows: int, rate: float) -> dict:
+    return natkal_job(path, rows, rate, "single")
+
+
+def river_job(path: str, rows: int, rate: float) -> dict:
     from river import linear_model, optim, preprocessing, stream
 
-    model = preprocessing.StandardScaler() | linear_model.LogisticRegression(optim.SGD(0.01))
+    model = preprocessing.StandardScaler() | linear_model.LogisticRegression(optim.SGD(rate))
     converters = {**dict.fromkeys(COLUMNS, float), "y": int}
     loss, started = 0.0, time.perf_counter()
     for inputs, target in stream.iter_csv(path, target="y", converters=converters):
@@ -60,7 +68,7 @@ def river_job(path: str, rows: int) -> dict:
     return {"log_loss": loss / rows, "inner_seconds": time.perf_counter() - started}
 
 
-def sklearn_job(path: str, rows: int) -> dict:
+def sklearn_job(path: str, rows: int, rate: float) -> dict:
     from sklearn.linear_model import SGDClassifier
     from sklearn.preprocessing import StandardScaler
 
@@ -79,11 +87,11 @@ def sklearn_job(path: str, rows: int) -> dict:
     return {"log_loss": loss / rows, "inner_seconds": time.perf_counter() - started}
 
 
-JOBS = {"natkal": natkal_job, "river": river_job, "scikit-learn": sklearn_job}
+JOBS = {"natkal auto": natkal_job, "natkal single": single_job, "river": river_job, "scikit-learn": sklearn_job}
 
 
-def measure(name: str, path: Path, rows: int) -> dict:
-    command = [sys.executable, __file__, "--job", name, "--path", str(path), "--rows", str(rows)]
+def measure(name: str, path: Path, rows: int, rate: float = 0.0) -> dict:
+    command = [sys.executable, __file__, "--job", name, "--path", str(path), "--rows", str(rows), "--rate", str(rate)]
     started = time.perf_counter()
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - started
@@ -96,9 +104,10 @@ def main() -> None:
     parser.add_argument("--sklearn-rows", type=int, default=20_000)
     parser.add_argument("--job", choices=JOBS)
     parser.add_argument("--path")
+    parser.add_argument("--rate", type=float, default=0.0)
     arguments = parser.parse_args()
     if arguments.job:
-        result = JOBS[arguments.job](arguments.path, arguments.rows)
+        result = JOBS[arguments.job](arguments.path, arguments.rows, arguments.rate)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         cpu = usage.ru_utime + usage.ru_stime
         print(json.dumps({**result, "peak_mb": usage.ru_maxrss / 1024, "cpu_seconds": cpu}))
@@ -109,13 +118,19 @@ def main() -> None:
         few_rows = min(arguments.rows, 100_000)
         with path.open() as source, few.open("w") as target:
             target.writelines(line for line, _ in zip(source, range(few_rows + 1), strict=False))
+        losses = {rate: measure("river", few, few_rows, rate)["log_loss"] for rate in RATES}
+        best = min(losses, key=losses.__getitem__)
         results = [
-            measure("natkal", path, arguments.rows),
-            measure("natkal", few, few_rows),
-            measure("river", path, arguments.rows),
+            measure("natkal single", few, few_rows),
+            measure("natkal single", path, arguments.rows),
+            measure("natkal auto", path, arguments.rows),
+            measure("river", path, arguments.rows, best),
+            measure("natkal auto", path, arguments.rows),
+            measure("natkal single", path, arguments.rows),
             measure("scikit-learn", path, min(arguments.rows, arguments.sklearn_rows)),
         ]
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; river: ", end="")
+    print(", ".join(f"rate {rate:g} loss {loss:.4f}" for rate, loss in losses.items()) + f"; taken: {best:g}")
     columns = (("rows", 12), ("seconds", 10), ("cpu s", 8), ("rows/s", 12), ("learning only", 15), ("peak MB", 9))
     print(" " * 14 + "".join(f"{name:>{width}}" for name, width in (*columns, ("log loss", 10))))
     for result in results:
@@ -124,10 +139,17 @@ def main() -> None:
             f"{result['name']:14}{result['rows']:>12,}{result['seconds']:>10.1f}{result['cpu_seconds']:>8.1f}{rate:>12,.0f}{inner:>15,.0f}"
             f"{result['peak_mb']:>9.0f}{result['log_loss']:>10.4f}"
         )
-    ours, theirs = results[0], results[2]
-    print(f"natkal over river: {theirs['seconds'] / ours['seconds']:.1f} whole, ", end="")
-    print(f"{theirs['inner_seconds'] / ours['inner_seconds']:.1f} without start-up, ", end="")
-    print(f"{theirs['cpu_seconds'] / ours['cpu_seconds']:.1f} in processor time, whole")
+    theirs = results[3]
+    for name, own in (("single", (results[1], results[5])), ("auto", (results[2], results[4]))):
+        ratios = {
+            title: theirs[part] / np.mean([result[part] for result in own])
+            for title, part in (("whole", "seconds"), ("learning only", "inner_seconds"), ("processor", "cpu_seconds"))
+        }
+        text = ", ".join(f"{ratio:.1f} {title}" for title, ratio in ratios.items())
+        print(f"natkal {name} over river: {text}")
+    further = np.mean([results[1]["cpu_seconds"], results[5]["cpu_seconds"]]) - results[0]["cpu_seconds"]
+    per_row = theirs["cpu_seconds"] / theirs["rows"] * (arguments.rows - few_rows) / max(further, 1e-9)
+    print(f"natkal single over river, processor time of each row after the first {few_rows:,}: {per_row:.1f}")
 
 
 if __name__ == "__main__":

@@ -97,6 +97,12 @@ def test_damaged_checkpoints_are_refused_with_an_exit_code(tmp_path):
         (["learn", "d.csv"], 2, "give DATA and --target"),
         (["learn", "d.csv", "--target", "y", "--fading", "1"], 2, "must be in [0, 1), got 1"),
         (["learn", "d.csv", "--target", "y", "--prior-scale", "0"], 2, "must be positive, got 0"),
+        (["learn", "d.csv", "--target", "y", "--learner", "auto", "--fading", "0.1"], 2, "are for one filter"),
+        (
+            ["learn", "d.csv", "--target", "y", "--model", "gru:32", "--id", "a"],
+            1,
+            "must learn the rows in their order",
+        ),
         (["learn", "d.csv", "--target", "y", "--checkpoint-every", "soon"], 2, "rows (10000) or seconds (30s)"),
         (["learn", "d.csv", "--target", "y", "--task", "guess"], 2, "guess"),
         (["learn", "d.csv", "--target", "z"], 1, "there is no column 'z'; the data has a, b, c, y"),

@@ -48,7 +48,7 @@ def page(tmp_path_factory) -> Path:
     data = folder / "<d>.csv"
     data.write_text(csv_text(table(300)) + "bad\n")
     with stream_numbers():
-        return write_report(learn(folder / "run", data), seconds=1.0)
+        return write_report(learn(folder / "run", data, learner="auto"), seconds=1.0)
 
 
 def test_one_whole_file(page):
@@ -58,7 +58,7 @@ def test_one_whole_file(page):
     assert checker.open == []
     assert checker.outside == []
     assert not re.search(r"https?://|@import|<script", text)
-    assert len(checker.marks) == 7
+    assert len(checker.marks) == 8
     assert min(checker.marks) > 0
     assert "&lt;d&gt;.csv" in text
     assert "read 301 = learned 300 + rejected 1 + skipped 0" in text
@@ -88,7 +88,7 @@ def test_a_browser_shows_it(page, tmp_path, width):
     assert found, answer.stderr[-2000:]
     seen = json.loads(html.unescape(found.group(1)))
     assert seen["problems"] == []
-    assert seen["charts"] == seen["drawn"] == 7
+    assert seen["charts"] == seen["drawn"] == 8
     assert seen["sideways"] <= 0
     assert "CONSOLE" not in answer.stderr
 

@@ -28,7 +28,7 @@ def csv_text(values: np.ndarray) -> str:
 
 
 def settings(**changes) -> Settings:
-    return Settings(**{"targets": ("y",), "model": "linear", "sample": 50, **changes})
+    return Settings(**{"targets": ("y",), "learner": "single", "model": "linear", "sample": 50, **changes})
 
 
 def learn(folder: Path, files: list[Path] | Path, *, stop=None, **changes) -> Session:

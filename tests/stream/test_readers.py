@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from natkal.stream import csv_rows, lines
+from natkal.stream import csv_rows, lines, number_blocks
 from natkal.stream.csv_rows import CsvRows, read_header
 from natkal.stream.errors import StreamError
 from natkal.stream.json_rows import JsonRows, parse
@@ -151,3 +151,69 @@ def test_json_lines():
     assert found == [(1, 1, "x"), (3, None, None)]
     assert [line for line, _ in rejects] == [4]
     assert blank == 1
+
+
+def written_numbers(rng: np.random.Generator, count: int) -> list[str]:
+    """Numbers as people, programs and other languages write them: any length, any size, signs, exponents."""
+    plain = [
+        f"{value:.{int(rng.integers(1, 20))}g}" for value in rng.normal(size=count) * 10.0 ** rng.integers(-9, 9, count)
+    ]
+    exact = [repr(float(value)) for value in rng.normal(size=count) * 10.0 ** rng.integers(-300, 300, count)]
+    digits = ["".join(map(str, rng.integers(0, 10, int(rng.integers(1, 40))))) for _ in range(count)]
+    odd = [
+        "+1",
+        ".5",
+        "5.",
+        "-0",
+        "-0.0",
+        "1E5",
+        "5e-324",
+        "2.4e-324",
+        "1e-999",
+        "007",
+        "9007199254740993",
+        "1.7976931348623157e308",
+    ]
+    return [*plain, *exact, *digits, *odd]
+
+
+@pytest.mark.parametrize("read", [number_blocks._by_arrow, number_blocks._by_numpy])
+def test_blocks_of_numbers_are_read_to_the_last_bit(read):
+    cells = written_numbers(np.random.default_rng(0), 300)
+    cells = cells[: len(cells) // 3 * 3]
+    lines_ = [";".join(cells[i : i + 3]) for i in range(0, len(cells), 3)]
+    found = read(("\n".join(lines_) + "\n").encode(), ["a", "b", "c"], ["c", "a"], ";")
+    expected = np.array([float(cell) for cell in cells]).reshape(-1, 3)[:, [2, 0]]
+    assert np.column_stack(found).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "1,",
+        "1",
+        "1,2,3",
+        "",
+        "1,2e",
+        "1,--2",
+        "1,1-2",
+        "e,1",
+        "1,nan",
+        "1,inf",
+        "1,1e999",
+        "1,0x1",
+        "1,1_0",
+        '"1",2',
+        "1,x",
+    ],
+)
+def test_a_block_with_one_odd_row_is_left_to_the_careful_reader(row):
+    data = b"1,2\n" + row.encode() + b"\n3,4\n"
+    assert number_blocks.read_numbers(data, ["a", "b"], ["a", "b"], ",") is None
+
+
+def test_lines_that_end_as_on_windows_are_read_at_once():
+    found = number_blocks.read_numbers(b"1,2\r\n3,4\r\n", ["a", "b"], ["b"], ",")
+    assert found is not None
+    assert found[0].tolist() == [2.0, 4.0]
+    assert number_blocks.read_numbers(b"1,2\r\n3\r,4\r\n", ["a", "b"], ["b"], ",") is None

@@ -3,15 +3,14 @@
 import gzip
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from natkal.stream import checkpoint
 from natkal.stream import session as sessions
 from natkal.stream.errors import StreamError
 from natkal.stream.session import Session
@@ -189,31 +188,17 @@ def test_killed_anywhere_and_resumed_the_bits_are_the_same(tmp_path, monkeypatch
     assert same_arrays(arrays(cut), arrays(whole))
 
 
-def test_sigkill_of_the_real_command(tmp_path):
-    """Two real kills of a real process; two hundred are part of `make soak`."""
-    data = tmp_path / "d.csv"
-    data.write_text(csv_text(table(60_000)))
-    command = [sys.executable, "-m", "natkal", "learn", str(data), "--target", "y", "--model", "linear"]
-    command += ["--checkpoint-every", "2000", "--no-report", "--json", "--resume"]
-
-    def start(name: str) -> subprocess.Popen:
-        extra = ["--run", str(tmp_path / name), "--predictions", str(tmp_path / f"{name}.csv")]
-        return subprocess.Popen([*command, *extra], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    whole = start("whole")
-    for _ in range(2):
-        process = start("cut")
-        saved = tmp_path / "cut" / "checkpoint.previous.nk"
-        before = saved.stat().st_mtime_ns if saved.exists() else 0
-        while process.poll() is None and (not saved.exists() or saved.stat().st_mtime_ns == before):
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    answer = start("cut").communicate()[0]
-    assert whole.communicate()[0]
-    assert json.loads(answer)["rows"] == {"read": 60_000, "learned": 60_000, "rejected": 0, "skipped": 0}
-    assert (tmp_path / "cut.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
-    assert same_arrays(arrays(tmp_path / "cut"), arrays(tmp_path / "whole"))
+def test_twenty_sigkills_of_real_processes(tmp_path):
+    """One run killed twenty times and resumed each time; two hundred runs killed once are part of `make soak`."""
+    compiled_once = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    command = [sys.executable, "-m", "tests.stream.kills", str(tmp_path), "20"]
+    here = Path(__file__).parents[2]
+    answer = subprocess.run(command, cwd=here, env=os.environ | compiled_once, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == {"killed": 20, "equal": True, "read": 60_000}
 
 
 def test_more_rows_later_go_on_where_the_run_ended(tmp_path):
@@ -227,6 +212,46 @@ def test_more_rows_later_go_on_where_the_run_ended(tmp_path):
     resume(tmp_path / "b", grown)
     assert same_arrays(arrays(tmp_path / "a"), arrays(tmp_path / "b"))
     assert outputs(tmp_path / "a") == outputs(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "gru:2", "sequence": "s"},
+        {"model": "gru:2", "sequence": "s", "key": "k"},
+        {"key": "k", "label_delay": 4},
+        {"learner": "auto"},
+    ],
+)
+def test_memories_keys_and_late_labels_resume_exactly(tmp_path, small_chunks, changes):
+    lines = [f"s{i // 30},k{i * i % 3},{line}" for i, line in enumerate(csv_lines(table(200)))]
+    text = "\n".join([f"s,k,{COLUMNS}", *lines]) + "\n"
+    data = tmp_path / "d.csv"
+    data.write_text(text)
+    changes = {"features": ("a", "b", "c"), "classes": ("0", "1"), **changes}
+    whole = learn(tmp_path / "a", data, **changes)
+    assert whole.counts.learned == 200
+    stops = iter([False, True])
+    learn(tmp_path / "b", data, stop=lambda: next(stops), **changes)
+    session = resume(tmp_path / "b", data)
+    assert 0 < checkpoint.read(tmp_path / "b" / checkpoint.PREVIOUS)[0]["counts"]["read"] < 200
+    assert session.counts == whole.counts
+    assert same_arrays(arrays(tmp_path / "a"), arrays(tmp_path / "b"))
+    assert outputs(tmp_path / "a") == outputs(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"sequence": "a"}, "--sequence: is for models with memory"),
+        ({"model": "gru:4", "label_delay": 3}, "--label-delay: a model with memory must learn the rows in their order"),
+        ({"model": "lstm:0"}, "--model: write lstm:32"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(tmp_path, changes, complaint):
+    (tmp_path / "d.csv").write_text(csv_text(table(60)))
+    with pytest.raises(StreamError, match=complaint):
+        learn(tmp_path / "run", tmp_path / "d.csv", **changes)
 
 
 def test_labels_that_come_later_under_their_id(tmp_path):

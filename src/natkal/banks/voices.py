@@ -235,7 +235,7 @@ class Student:
         assert prediction.total_cov is not None
         residual, cov, present = _present(prediction.mean, prediction.total_cov, y)
         errors = residual[None] - jnp.where(present[None], memory.level, 0.0)
-        white = jnp.linalg.solve(cov, errors.T).T if len(residual) > 1 else errors / cov[0]
+        white = jnp.linalg.solve(cov, errors.T).T if len(residual) > 1 else errors / cov[0, 0]
         surprise = jnp.sum(errors * white, axis=1) / jnp.maximum(jnp.sum(present), 1)
         discount = jnp.asarray([1 - 1 / span for span in self.memories], memory.heard.dtype)
         after = Noise(

@@ -29,6 +29,13 @@ class Task(StrEnum):
     positive = "positive"
 
 
+class LearnerKind(StrEnum):
+    """What learns."""
+
+    auto = "auto"
+    single = "single"
+
+
 class Missing(StrEnum):
     """What to do with a row in which a feature is missing."""
 
@@ -50,12 +57,25 @@ def learn(
     ] = "",
     classes: Annotated[str, typer.Option(help="All classes of the target (default: those of the first rows).")] = "",
     missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or a reject.")] = Missing.impute,
-    model: Annotated[str, typer.Option(help="auto, linear, mlp:64,64 or package.module:function.")] = "auto",
+    model: Annotated[
+        str, typer.Option(help="auto, linear, mlp:64,64, rnn:32, gru:32, lstm:32 or package.module:function.")
+    ] = "auto",
     key: Annotated[str | None, typer.Option(help="Column of keys: one model for each.")] = None,
+    sequence: Annotated[
+        str | None, typer.Option(help="Column of sequences: where it changes, a model's memory starts again.")
+    ] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids: labels may come later.")] = None,
     label_delay: Annotated[int, typer.Option(min=0, help="A row's label arrives this many rows after it.")] = 0,
-    prior_scale: Annotated[float, typer.Option(help="Prior variance of each weight, in units of 1/fan-in.")] = 1.0,
-    fading: Annotated[float, typer.Option(help="Share of the past forgotten at each row, in [0, 1).")] = 3e-4,
+    learner: Annotated[
+        LearnerKind | None,
+        typer.Option(help="auto: a bank of filters with nothing to tune. single: one filter, several times faster."),
+    ] = None,
+    prior_scale: Annotated[
+        float | None, typer.Option(help="single: prior variance of a weight, times 1/fan-in (default 1).")
+    ] = None,
+    fading: Annotated[
+        float | None, typer.Option(help="single: share of the past forgotten at each row, in [0, 1) (default 3e-4).")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights.")] = 0,
     sample: Annotated[int, typer.Option(min=1, help="Rows from which types are inferred (- waits for them).")] = 1000,
     run: Annotated[Path, typer.Option(help="Folder for checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
@@ -72,12 +92,13 @@ def learn(
     """Learn from a stream: every row is predicted, then learned from. Leaves checkpoints, metrics and a report."""
     if not resume and not (data and target):
         raise typer.BadParameter("give DATA and --target, or --resume", param_hint="DATA")
-    if not prior_scale > 0:
+    tuned = prior_scale is not None or fading is not None
+    if tuned and learner == LearnerKind.auto:
+        raise typer.BadParameter("--prior-scale and --fading are for one filter: use single", param_hint="--learner")
+    if prior_scale is not None and not prior_scale > 0:
         raise typer.BadParameter(f"must be positive, got {prior_scale:g}", param_hint="--prior-scale")
-    if not 0 <= fading < 1:
+    if fading is not None and not 0 <= fading < 1:
         raise typer.BadParameter(f"must be in [0, 1), got {fading:g}", param_hint="--fading")
-    if key and label_delay:
-        raise typer.BadParameter("cannot be combined with --key", param_hint="--label-delay")
     rows, seconds = _interval(checkpoint_every)
 
     from natkal.stream.errors import StreamError
@@ -93,11 +114,13 @@ def learn(
             classes=_names(classes),
             missing=missing.value,
             key=key,
+            sequence=sequence,
             id=row_id,
             label_delay=label_delay,
+            learner=(learner or (LearnerKind.single if tuned else LearnerKind.auto)).value,
             model=model,
-            prior_scale=prior_scale,
-            fading=fading,
+            prior_scale=1.0 if prior_scale is None else prior_scale,
+            fading=3e-4 if fading is None else fading,
             seed=seed,
             sample=sample,
             metrics_every=metrics_every,
@@ -232,6 +255,9 @@ def _describe(session: "Session") -> None:
         f"model    {session.settings.model}: {session.learner.model.size:,} parameters, {session.encoder.width} inputs",
         markup=False,
     )
+    filters = len(session.loop.members) - 1
+    chosen = f"prior scale {session.settings.prior_scale:g}, fading {session.settings.fading:g}"
+    err.print(f"learner  {f'{filters} filters, weighed by the data' if filters > 0 else f'one filter, {chosen}'}")
 
 
 def _result(session: "Session", files: list[str], seconds: float, rows: int, done: bool) -> dict[str, Any]:

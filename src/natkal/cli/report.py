@@ -26,6 +26,7 @@ def report(
         session, warning = Session.resume(run, model=model, open_outputs=False)
         if warning:
             err.print(warning, markup=False, soft_wrap=True)
+        session.metrics.close()  # the last window counts as far as it goes
         where = write_report(session, to)
         if as_json:
             print_json({"command": "report", "run": str(run), "report": str(where), "rows": session.counts.read})

@@ -49,7 +49,7 @@ def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any)
     """
     inputs, targets = in_precision_of(state.params, (inputs, jnp.asarray(targets)))
     with jax.default_matmul_precision("highest"):
-        next_key, draw_key = jax.random.split(state.key)
+        next_key, draw_key = learner.draw_keys(state)
         looks = _look(learner, state, inputs, targets, draw_key)
         rate, steps = _rates(learner, state, looks)
         seen = _stack(looks.seen, rate.weight)

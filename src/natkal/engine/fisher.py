@@ -15,6 +15,11 @@ from natkal.typing import Array, Float
 class Fisher(Protocol):
     """A rule for the factor C of the Fisher matrix C C' of an observation, in raw coordinates."""
 
+    @property
+    def random(self) -> bool:
+        """Whether the rule draws, and so needs a new key at every step."""
+        ...
+
     def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
         """The (k, r) factor."""
         ...
@@ -23,6 +28,8 @@ class Fisher(Protocol):
 @dataclasses.dataclass(frozen=True)
 class Exact:
     """E over y ~ p(. | raw), in closed form."""
+
+    random = False
 
     def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
         """The family's own root of its Fisher matrix."""
@@ -34,6 +41,7 @@ class Sampled:
     """Monte Carlo: unbiased, one backward pass per draw."""
 
     draws: int
+    random = True
 
     def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
         """Scores of y ~ p(. | raw), over the square root of their number, for what was observed."""
@@ -50,6 +58,8 @@ class Sampled:
 @dataclasses.dataclass(frozen=True)
 class OuterProduct:
     """The observed score in place of a drawn one: cheap, and biased."""
+
+    random = False
 
     def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
         """The score itself, as one column."""

@@ -140,7 +140,7 @@ class Learner:
             return self._learn(state, inputs, target)
 
     def _learn(self, state: LearnerState, inputs: Any, target: Array) -> tuple[LearnerState, StepInfo]:
-        next_key, draw_key = jax.random.split(state.key)
+        next_key, draw_key = self.draw_keys(state)
         look = self.look(state, inputs, target, draw_key)
         steps = counter.increment(state.steps)
         rate = self.rate(counter.value(steps, look.log_prob.dtype), look.observed)
@@ -189,6 +189,13 @@ class Learner:
 
         ahead = jax.lax.fori_loop(0, self.control.relinearize - 1, improve, first.step)
         return ahead, *again(ahead)
+
+    def draw_keys(self, state: LearnerState) -> tuple[Array, Array]:
+        """The key to go on with and the one to draw with; where nothing is drawn, hashing a new one is not paid for."""
+        if not self.fisher.random:
+            return state.key, state.key
+        next_key, draw_key = jax.random.split(state.key)
+        return next_key, draw_key
 
     def look(self, state: LearnerState, inputs: Any, target: Array, key: Array, at: Params | None = None) -> Look:
         """The observation's quadratic around `at` (`state.params` unless given), seen from `state.params`."""

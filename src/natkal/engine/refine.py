@@ -54,7 +54,7 @@ def _passes(learner: Learner, passes: int, start: LearnerState, inputs: Any, tar
         at = previous.params
 
         def observe(now: Pass, row: Any) -> tuple[Pass, None]:
-            key, draw_key = jax.random.split(now.state.key)
+            key, draw_key = learner.draw_keys(now.state)
             look = learner.look(now.state, row[0], row[1], draw_key)
             steps = counter.increment(now.state.steps)
             rate = learner.rate(counter.value(steps, look.log_prob.dtype), look.observed)

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.banks import Bank
+from natkal.engine import LearnerState
 from natkal.stream.metrics import TargetMetrics
 from natkal.stream.session import Session
 
@@ -25,25 +27,37 @@ class Facts:
     relevance: dict[str, float]
     steps: int
     memory: tuple[np.ndarray, np.ndarray]
+    weights: dict[str, np.ndarray]
     spread: tuple[float, float] | None
+    fading: float
     learning_rate: float
 
 
 def gather(session: Session) -> Facts:
     """Everything the page needs that takes computing."""
     state = session.fleet.one(0 if session.schema.key else None)
-    steps = int(state.learner.steps)
+    learner, known = session.learner, state.learner
+    if isinstance(learner, Bank):
+        learner, known = learner.best(known)
+    steps, fading = int(known.steps), float(learner.rates.amount)  # pyright: ignore[reportAttributeAccessIssue]
     eigenvalues = None
-    if session.learner.model.size <= LARGEST:
-        eigenvalues = np.linalg.eigvalsh(np.asarray(session.learner.covariance(state.learner)))[::-1]
-    eta = 1 / effective_memory(np.array([max(steps, 1)]), session.settings.fading)[0]
+    if learner.model.size <= LARGEST:
+        eigenvalues = np.linalg.eigvalsh(np.asarray(learner.covariance(known)))[::-1]
+    eta = 1 / effective_memory(np.array([max(steps, 1)]), fading)[0]
     rows = np.unique(np.geomspace(1, max(steps, 2), 60).astype(int))
+    series = coarser(read_metrics(metrics_path(session)))
     return Facts(
-        series=coarser(read_metrics(metrics_path(session))),
+        series=series,
         spectrum=None if eigenvalues is None else eta / np.maximum(eigenvalues, 1e-300),
-        relevance=relevance(session, state),
+        relevance=relevance(session, state, known),
         steps=steps,
-        memory=(rows, effective_memory(rows, session.settings.fading)),
+        memory=(
+            (series["row"], series["effective memory"])
+            if "effective memory" in series
+            else (rows, effective_memory(rows, fading))
+        ),
+        weights={name.removeprefix("weight "): series[name] for name in series if name.startswith("weight ")},
+        fading=fading,
         spread=None if eigenvalues is None else (float(eigenvalues[-1]), float(eigenvalues[0])),
         learning_rate=float(eta),
     )
@@ -92,17 +106,17 @@ def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.nd
     return {"row": last[there], "rows": weight[there], **merged}
 
 
-def relevance(session: Session, state: Any) -> dict[str, float]:
+def relevance(session: Session, state: Any, known: LearnerState) -> dict[str, float]:
     """For each column, how much a usual change of it moves the raw outputs: |d raw / d input| times its spread.
 
     Averaged over the last rows; the slots of one column are taken together (root of the sum of squares).
     """
     inputs = session.recent_inputs
-    if not len(inputs) or state.learner.carry != ():
+    if not len(inputs) or known.carry != ():
         return {}
     scaled = jax.vmap(lambda row: session.loop.scaled_inputs(state, row))(jnp.asarray(inputs))
     raw = session.learner.model.raw  # pyright: ignore[reportAttributeAccessIssue]
-    slopes = jax.vmap(jax.jacobian(lambda row: raw(state.learner.params, row)))(scaled)
+    slopes = jax.vmap(jax.jacobian(lambda row: raw(known.params, row)))(scaled)
     moves = np.sqrt(np.mean(np.square(np.asarray(slopes)), axis=(0, 1))) * np.asarray(jnp.std(scaled, axis=0))
     total: dict[str, float] = {}
     for name, move in zip(session.encoder.owners, moves, strict=True):

@@ -142,6 +142,8 @@ def _knowledge(session: Session, facts: Facts) -> str:
     axes.line(rows.tolist(), memory.tolist(), "own", name="effective memory")
     note = f"How many rows count in what is known now, 1/η: {short(float(memory[-1]))} at the end."
     charts.append(_figure("Effective memory", axes.svg("Effective memory"), [], note))
+    if facts.weights:
+        charts.append(_weights(facts))
     if facts.spectrum is not None:
         values = np.sort(facts.spectrum)[::-1]
         axes = Axes((1, len(values)), (float(values[-1]), float(values[0])), x_label="direction", log_y=True)
@@ -152,10 +154,25 @@ def _knowledge(session: Session, facts: Facts) -> str:
     return f'<h2>What was learned{escape(whose)}</h2><div class="grid2">{"".join(charts)}</div>\n'
 
 
+def _weights(facts: Facts) -> str:
+    """The share of each filter of the bank, stacked; those that had most in all from below."""
+    rows = facts.series["row"]
+    order = sorted(facts.weights, key=lambda name: -float(np.nansum(facts.weights[name])))
+    axes = Axes((0, float(rows[-1])), (0, 1), x_label="rows", y_format=".0%")
+    below = np.zeros(len(rows))
+    for number, name in enumerate(order):
+        above = below + facts.weights[name]
+        axes.band(rows.tolist(), below.tolist(), above.tolist(), f"share s{min(number, 5)}")
+        below = above
+    key = [(f"area s{min(number, 5)}", name.replace("prior ", "prior ×")) for number, name in enumerate(order)]
+    note = "How much each filter had to say: filters differ in prior (times 1/fan-in) and fading, the data weigh them."
+    return _figure("Weights of the bank", axes.svg("Weights of the bank"), key, note)
+
+
 def _views(session: Session, facts: Facts) -> str:
     spread = facts.spread
     size = session.learner.model.size
-    fading, eta = session.settings.fading, facts.learning_rate
+    fading, eta = facts.fading, facts.learning_rate
     cov = "" if spread is None else f"eigenvalues of P from {spread[0]:.2g} to {spread[1]:.2g}"
     fisher = "" if spread is None else f"eigenvalues of J from {eta / spread[1]:.2g} to {eta / spread[0]:.2g}"
     rows = [
@@ -166,9 +183,10 @@ def _views(session: Session, facts: Facts) -> str:
         ("the same", "1 − λₜ = ηₜ₋₁/ηₜ − ηₜ₋₁", "P = η J⁻¹"),
     ]
     body = "".join(f"<tr><th>{a}</th><td>{b}</td><td>{c}</td></tr>" for a, b, c in rows)
+    whose = ": the filter with the largest weight" if facts.weights else ""
     return (
-        "<h2>Two views of the same learner</h2><figure class=wide><table><thead><tr><th></th><th>Kalman filter</th>"
-        f"<th>online natural gradient</th></tr></thead><tbody>{body}</tbody></table></figure>\n"
+        f"<h2>Two views of the same learner{whose}</h2><figure class=wide><table><thead><tr><th></th>"
+        f"<th>Kalman filter</th><th>online natural gradient</th></tr></thead><tbody>{body}</tbody></table></figure>\n"
     )
 
 
@@ -189,7 +207,8 @@ def _settings(session: Session) -> str:
     features = ", ".join(f"{feature.name} ({feature.kind})" for feature in session.schema.features)
     ignored = ", ".join(f"{name} ({reason})" for name, reason in session.schema.ignored.items())
     rows = [("data", ", ".join(session.files)), ("features", features), ("ignored", ignored)]
-    rows += [(name.replace("_", " "), _plain(value)) for name, value in vars(session.settings).items()]
+    apart = ("prior_scale", "fading") if session.loop.members else ()
+    rows += [(name.replace("_", " "), _plain(v)) for name, v in vars(session.settings).items() if name not in apart]
     body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows if value)
     return f"<h2>Settings</h2><figure class=wide><table>{body}</table></figure>\n"
 

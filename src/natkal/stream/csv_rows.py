@@ -9,6 +9,7 @@ import numpy as np
 
 from natkal.stream.errors import StreamError
 from natkal.stream.lines import LONGEST, LineBlock, LineReader
+from natkal.stream.number_blocks import read_numbers
 from natkal.stream.table import Column, Position, Reject, Rows
 
 SHOWN = 200
@@ -65,29 +66,12 @@ class CsvRows:
             reject = Reject(self._file, block.line, f"the line is longer than {LONGEST:,} bytes", "")
             return self._rows({name: [] for name in self._names}, [], [reject], 0, block.end)
         if self.numeric:
-            found = self._all_numbers(block.data)
+            found = read_numbers(block.data, self._names, self.numeric, self._delimiter)
             if found is not None:
                 lines = np.arange(block.line, block.line + len(found[0]), dtype=np.int64)
                 columns: dict[str, Column] = dict(zip(self.numeric, found, strict=True))
                 return Rows(self._file, columns, lines, [], 0, self._position(block.end))
         return self._careful(block)
-
-    def _all_numbers(self, data: bytes) -> list[np.ndarray] | None:
-        """Every used cell as a finite number; None unless every line has exactly its columns and nothing is odd."""
-        if b'"' in data or b"\0" in data or b"\r" in data:
-            return None
-        codes = np.frombuffer(data, np.uint8)
-        ends = codes[(codes == ord(self._delimiter)) | (codes == 10)]
-        width = len(self._names)
-        if len(ends) % width or data[-1:] != b"\n":
-            return None
-        marks = (ends == 10).reshape(-1, width)
-        if marks[:, :-1].any() or not marks[:, -1].all():
-            return None
-        found = read_numbers(data, self._names, self.numeric, self._delimiter)
-        if found is None or len(found[0]) != len(marks) or not all(np.isfinite(column).all() for column in found):
-            return None
-        return found
 
     def _careful(self, block: LineBlock) -> Rows:
         lines: list[int] = []
@@ -148,17 +132,6 @@ class CsvRows:
 
     def _position(self, end: int) -> Position:
         return Position(file=self._number, offset=end, line=self._reader.line)
-
-
-def read_numbers(data: bytes, names: list[str], used: Sequence[str], delimiter: str) -> list[np.ndarray] | None:
-    """The used columns as numbers, in C; None if a cell is not one."""
-    columns = [names.index(name) for name in used]
-    try:
-        text = io.BytesIO(data)
-        table = np.loadtxt(text, delimiter=delimiter, comments=None, usecols=columns, ndmin=2, encoding="ascii")
-    except ValueError:
-        return None
-    return list(table.T)
 
 
 def _split(data: bytes) -> list[bytes]:

@@ -14,11 +14,12 @@ from natkal.stream.table import Column, Reject, Rows
 
 
 class Encoded(NamedTuple):
-    """What a learner takes of some rows: features and targets (NaN where missing), keys and lines; the rejects."""
+    """What a learner takes of some rows: numbers (NaN where missing), keys, sequences and lines; and the rejects."""
 
     inputs: np.ndarray
     targets: np.ndarray
     keys: list[str]
+    sequences: list[str]
     lines: np.ndarray
     file: str
     rejects: list[Reject]
@@ -70,6 +71,7 @@ class Encoder:
         parsed = [self._parse(feature, rows, reasons) for feature in self._ordered]
         targets = [self._parse_target(target, rows, reasons) for target in self.schema.targets]
         keys = self._keys(rows, reasons)
+        sequences = self._labels(self.schema.sequence, rows, reasons)
         if self.schema.missing == "reject":
             for feature, values in zip(self._ordered, parsed, strict=True):
                 for row in np.flatnonzero(_is_missing(values)):
@@ -92,7 +94,8 @@ class Encoder:
         return Encoded(
             inputs=inputs,
             targets=np.stack([_pick(values, good) for values in targets], axis=1),
-            keys=[keys[row] for row in np.flatnonzero(good)] if keys else [],
+            keys=_pick(keys, good) if keys else [],
+            sequences=_pick(sequences, good) if sequences else [],
             lines=rows.lines[good],
             file=rows.file,
             rejects=sorted(rejects, key=lambda reject: reject.line),
@@ -126,14 +129,18 @@ class Encoder:
         return np.array(read_column(target.name, column, read, reasons), np.float64)
 
     def _keys(self, rows: Rows, reasons: dict[int, str]) -> list[str]:
-        if self.schema.key is None:
+        keys = self._labels(self.schema.key, rows, reasons)
+        for row, value in enumerate(keys):
+            if not value:
+                reasons.setdefault(row, f"column {self.schema.key!r}: the key is missing")
+        return keys
+
+    def _labels(self, name: str | None, rows: Rows, reasons: dict[int, str]) -> list[str]:
+        """The column's values as names, empty where missing; an empty list where there is no such column to read."""
+        if name is None:
             return []
-        name = self.schema.key
         values = read_column(name, rows.columns.get(name, [None] * len(rows)), cells.label, reasons)
-        for row, value in enumerate(values):
-            if value is None or value is math.nan:
-                reasons.setdefault(row, f"column {name!r}: the key is missing")
-        return ["" if value is None else str(value) for value in values]
+        return ["" if value is None else value for value in values]
 
     def _columns(self, feature: Feature, values: np.ndarray | list[Any]) -> np.ndarray:
         if isinstance(values, np.ndarray):

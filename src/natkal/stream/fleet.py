@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.stream.loop import Loop, Pending
+from natkal.stream.loop import Feed, Loop, Pending
 from natkal.typing import Params
 
 FIRST_SLOTS = 16
@@ -22,10 +22,11 @@ class Fleet:
 
     def __init__(self, loop: Loop, params: Params, seed: int, *, keyed: bool):
         self._loop = loop
-        self._start = loop.init(params, seed)
+        begin = jax.jit(lambda: loop.init(params, seed))  # as one program: its many small parts compile slowly
+        self._start = begin()
         self._keyed = keyed
         self.keys: dict[str, int] = {}
-        self.state: Any = self._spread(FIRST_SLOTS) if keyed else _copy(self._start)
+        self.state: Any = self._spread(FIRST_SLOTS) if keyed else begin()
 
     def slots(self, keys: list[str]) -> np.ndarray:
         """The slot of each key, a new one for a key not seen before."""
@@ -34,20 +35,21 @@ class Fleet:
         self._grow()
         return np.array([self.keys[key] for key in keys], np.int32)
 
-    def run(
-        self, inputs: np.ndarray, targets: np.ndarray, learn: np.ndarray | None, slots: np.ndarray | None
-    ) -> Pending:
+    def run(self, feed: Feed) -> Pending:
         """Advance through these rows."""
-        self.state, pending = self._loop.run(self.state, inputs, targets, learn, slots)
+        self.state, pending = self._loop.run(self.state, feed)
         return pending
 
-    def predict(self, inputs: np.ndarray, keys: list[str]) -> np.ndarray:
-        """Predictions without learning; a key never seen gets what every model starts from, in a slot still free."""
-        if not self._keyed:
-            return self._loop.predict(self.state, inputs, None)
-        free = len(self.keys)
-        self._grow(free + 1)
-        return self._loop.predict(self.state, inputs, np.array([self.keys.get(key, free) for key in keys], np.int32))
+    def predict(self, feed: Feed, keys: list[str]) -> np.ndarray:
+        """Predictions without learning; a key never seen gets what every model starts from."""
+        if self._keyed and self._start.learner.carry == ():
+            free = len(self.keys)  # one slot serves all of them, as nothing happens to it
+            self._grow(free + 1)
+            feed = feed._replace(slots=np.array([self.keys.get(key, free) for key in keys], np.int32))
+        elif self._keyed:
+            feed = feed._replace(slots=self.slots(keys))
+        self.state, summary = self._loop.predict(self.state, feed)
+        return summary
 
     def one(self, slot: int | None = None) -> Any:
         """The state of one model: the only one, or that of a slot."""
@@ -108,10 +110,6 @@ def _is_key(leaf: Any) -> bool:
 
 def _plain(state: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, state)
-
-
-def _copy(state: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else jnp.array(leaf), state)
 
 
 def _named(state: Any) -> dict[str, Any]:

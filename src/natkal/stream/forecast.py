@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
-
 from natkal.stream import checkpoint, snapshot
 from natkal.stream.outputs import Appender
 from natkal.stream.predictions import PredictionFormat
@@ -38,7 +36,7 @@ def forecast(session: Session, source: Source, to: Path | None, rejects: Path | 
         counts.learned += len(encoded.inputs)
         if rejected is not None:
             rejected.write("".join(json.dumps(reject._asdict()) + "\n" for reject in encoded.rejects))
-        summary = session.fleet.predict(np.asarray(encoded.inputs), encoded.keys)
+        summary = session.fleet.predict(session.feed(encoded), encoded.keys)
         text = form.write(encoded.lines, summary, encoded.targets)
         if output is None:
             lines.append(text)

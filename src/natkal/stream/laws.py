@@ -41,9 +41,9 @@ class Law(Protocol):
         ...
 
     def outcome(
-        self, natural: Float[Array, " k"], total_cov: Float[Array, "k k"], y: Float[Array, ""], scale: Running
+        self, mean: Float[Array, " k"], cov: Float[Array, "k k"], log_prob: Array, y: Float[Array, ""], scale: Running
     ) -> Outcome:
-        """What was expected, in the user's units, and how probable y was."""
+        """What was expected, in the user's units, and how probable y was, from what the learner said of its own y."""
         ...
 
 
@@ -72,15 +72,13 @@ class GaussianLaw:
         return (self.measure(y) - location) / spread
 
     def outcome(
-        self, natural: Float[Array, " k"], total_cov: Float[Array, "k k"], y: Float[Array, ""], scale: Running
+        self, mean: Float[Array, " k"], cov: Float[Array, "k k"], log_prob: Array, y: Float[Array, ""], scale: Running
     ) -> Outcome:
         """Centre and spread in the user's units; the density changes by 1/sd, and by 1/y for a logarithm."""
         location, spread = location_scale(scale)
-        variance = -0.5 / natural[1]
-        centre = natural[0] * variance
-        density = self.family.log_prob(natural, (self.measure(y) - location) / spread) - jnp.log(spread)
+        density = log_prob - jnp.log(spread)
         return Outcome(
-            summary=jnp.stack([location + spread * centre, spread * jnp.sqrt(total_cov[0, 0])]),
+            summary=jnp.stack([location + spread * mean[0], spread * jnp.sqrt(cov[0, 0])]),
             log_prob=density - jnp.log(y) if self.log else density,
         )
 
@@ -110,12 +108,10 @@ class ClassLaw:
         return y
 
     def outcome(
-        self, natural: Float[Array, " k"], total_cov: Float[Array, "k k"], y: Float[Array, ""], scale: Running
+        self, mean: Float[Array, " k"], cov: Float[Array, "k k"], log_prob: Array, y: Float[Array, ""], scale: Running
     ) -> Outcome:
         """Class probabilities."""
-        known = jnp.where(jnp.isnan(y), 0.0, y)
-        log_prob = jnp.where(jnp.isnan(y), jnp.nan, self.family.log_prob(natural, known))
-        return Outcome(summary=self.family.mean(natural), log_prob=log_prob)
+        return Outcome(summary=mean, log_prob=log_prob)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,11 +134,10 @@ class CountLaw:
         return y
 
     def outcome(
-        self, natural: Float[Array, " k"], total_cov: Float[Array, "k k"], y: Float[Array, ""], scale: Running
+        self, mean: Float[Array, " k"], cov: Float[Array, "k k"], log_prob: Array, y: Float[Array, ""], scale: Running
     ) -> Outcome:
         """The mean count and its spread."""
-        summary = jnp.stack([self.family.mean(natural)[0], jnp.sqrt(total_cov[0, 0])])
-        return Outcome(summary=summary, log_prob=self.family.log_prob(natural, y))
+        return Outcome(summary=jnp.stack([mean[0], jnp.sqrt(cov[0, 0])]), log_prob=log_prob)
 
 
 def law_of(target: Target) -> Law:
@@ -152,13 +147,3 @@ def law_of(target: Target) -> Law:
     if target.task == "count":
         return CountLaw()
     return GaussianLaw(log=target.task == "positive")
-
-
-def split_naturals(laws: tuple[Law, ...], natural: Array, total_cov: Array) -> list[tuple[Array, Array]]:
-    """Each law's own entries of the joint natural parameters and covariance."""
-    parts, first = [], 0
-    for law in laws:
-        last = first + law.family.dim
-        parts.append((natural[first:last], total_cov[first:last, first:last]))
-        first = last
-    return parts

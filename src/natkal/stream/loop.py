@@ -6,18 +6,20 @@ the same numbers to the last bit.
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.banks import Bank
 from natkal.engine import Learner
-from natkal.engine.state import LearnerState, Prediction
-from natkal.stream.laws import Law, split_naturals
+from natkal.stream.expectations import expectations, member_names, weights_and_memory
+from natkal.stream.laws import Law
 from natkal.stream.learners import Choice, make_learner
 from natkal.stream.scaling import Running, observe, standardise
-from natkal.typing import Array, Float, Params
+from natkal.typing import Array, Params
 
 BLOCK = 4096
 
@@ -27,21 +29,40 @@ class StreamState(NamedTuple):
 
     features: Running
     targets: Running
-    learner: LearnerState
+    learner: Any
+
+
+class Feed(NamedTuple):
+    """What goes through the loop, one entry per row; None where it does not apply.
+
+    `slots`: which model a row belongs to, where there are many. `resets`: a new sequence starts with the row. `late`:
+    inputs and targets, side by side, of the row whose label has arrived by now and is learned instead of the row
+    itself (NaN where none has), and `late_slots` whose model that is.
+    """
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    slots: np.ndarray | None = None
+    resets: np.ndarray | None = None
+    late: np.ndarray | None = None
+    late_slots: np.ndarray | None = None
 
 
 class Outcomes(NamedTuple):
-    """Row by row, target by target: the prediction in the user's units, log p of what came (NaN if nothing did)."""
+    """Row by row: the prediction in the user's units; for each target log p of what came (NaN if nothing did); and for
+    each filter of a bank its weight, with the memory they have together.
+    """
 
-    summary: np.ndarray
-    log_prob: np.ndarray
+    summary: Any
+    log_prob: Any
+    weights: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loop:
     """Test, then train, over rows of `width` numbers of which the first `scaled` are standardised."""
 
-    learner: Learner
+    learner: Learner | Bank
     laws: tuple[Law, ...]
     width: int
     scaled: int
@@ -54,49 +75,41 @@ class Loop:
             learner=self.learner.init(params, jax.random.key(seed)),
         )
 
-    def run(
-        self, state: Any, inputs: np.ndarray, targets: np.ndarray, learn: np.ndarray | None, slots: np.ndarray | None
-    ) -> tuple[Any, "Pending"]:
-        """All rows in order. `learn`, where given, holds what to learn at each row instead of the row itself: delayed
-        inputs and targets side by side. `slots` says which model each row belongs to, where there are many.
-        """
+    def run(self, state: Any, feed: Feed) -> tuple[Any, "Pending"]:
+        """All rows in order: each predicted, then learned."""
         pieces = []
-        for first in range(0, len(inputs), BLOCK):
-            part = slice(first, first + BLOCK)
-            count = len(inputs[part])
-            state, outcomes = self._block(
-                state,
-                _padded(inputs[part]),
-                _padded(targets[part]),
-                None if learn is None else _padded(learn[part]),
-                None if slots is None else _padded(slots[part].astype(np.int32)),
-                count,
-            )
-            pieces.append((outcomes, count))
-        return state, Pending(pieces, self)
+        for part in _parts(feed):
+            state, outcomes = self._block(state, jax.tree.map(_padded, part), len(part.inputs))
+            pieces.append((outcomes, len(part.inputs)))
+        return state, Pending(pieces)
 
-    def predict(self, state: Any, inputs: np.ndarray, slots: np.ndarray | None) -> np.ndarray:
-        """The prediction for each row in the user's units, learning nothing."""
+    def predict(self, state: StreamState, feed: Feed) -> tuple[StreamState, np.ndarray]:
+        """The prediction for each row in the user's units, learning nothing; only a model's memory moves on."""
         pieces = [np.zeros((0, self.summary_size))]
-        for first in range(0, len(inputs), BLOCK):
-            part = slice(first, first + BLOCK)
-            count = len(inputs[part])
-            which = None if slots is None else _padded(slots[part].astype(np.int32))
-            pieces.append(np.asarray(self._predictions(state, _padded(inputs[part]), which))[:count])
-        return np.concatenate(pieces)
+        for part in _parts(feed):
+            learner, summary = self._predictions(state, jax.tree.map(_padded, part), len(part.inputs))
+            state = StreamState(features=state.features, targets=state.targets, learner=learner)
+            pieces.append(np.asarray(summary)[: len(part.inputs)])
+        return state, np.concatenate(pieces)
 
     @functools.cached_property
     def _predictions(self):
         @jax.jit
-        def block(state: Any, inputs: Array, slots: Array | None) -> Array:
+        def block(state: StreamState, feed: Feed, count: Array) -> tuple[Any, Array]:
+            """Steps whose target is missing: they predict, and move a model's memory if it has one."""
             unknown = jnp.full(len(self.laws), jnp.nan)
 
-            def row(values: Array, slot: Array | None) -> Array:
-                one = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
-                prediction = self.learner.predict_unchecked(one.learner, self.scaled_inputs(one, values))
-                return self._outcomes(one, prediction, unknown)[0]
+            def body(row: Array, carried: tuple[Any, Array]) -> tuple[Any, Array]:
+                learners, summary = carried
+                now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
+                one, mine = _at((state, learners), now.slots)
+                inputs = self.scaled_inputs(one, jnp.asarray(now.inputs))
+                unlabelled = self._prepare(one, unknown)
+                after, info = self.learner.step_unchecked(self._restarted(mine, now.resets), inputs, unlabelled)
+                expected = self._outcomes(one, info.prediction, unknown)
+                return _put(learners, now.slots, after), summary.at[row].set(expected.summary)
 
-            return jax.lax.map(lambda entry: row(*entry), (inputs, slots))
+            return jax.lax.fori_loop(0, count, body, (state.learner, jnp.zeros((BLOCK, self.summary_size))))
 
         return block
 
@@ -104,52 +117,49 @@ class Loop:
     def _block(self):
         return jax.jit(self._block_unjitted, donate_argnums=0)
 
-    def _block_unjitted(
-        self,
-        state: Any,
-        inputs: Float[Array, "b d"],
-        targets: Float[Array, "b t"],
-        learn: Float[Array, "b dt"] | None,
-        slots: Array | None,
-        count: Array,
-    ) -> tuple[Any, tuple[Array, Array]]:
-        summary = jnp.zeros((BLOCK, self.summary_size))
-        log_prob = jnp.zeros((BLOCK, len(self.laws)))
+    def _block_unjitted(self, state: Any, feed: Feed, count: Array) -> tuple[Any, Outcomes]:
+        sizes = (self.summary_size, len(self.laws), len(self.members))
+        nothing = Outcomes(*(jnp.zeros((BLOCK, size)) for size in sizes))
 
-        def body(row: Array, carried: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
-            state, summary, log_prob = carried
-            slot = None if slots is None else slots[row]
-            one = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
-            late = None if learn is None else learn[row]
-            new, (expected, density) = self._row(one, inputs[row], targets[row], late)
-            kept = new if slot is None else jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), state, new)
-            return kept, summary.at[row].set(expected), log_prob.at[row].set(density)
+        def body(row: Array, carried: tuple[Any, Outcomes]) -> tuple[Any, Outcomes]:
+            state, outcomes = carried
+            now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
+            new, outcome = self._row(_at(state, now.slots), now)
+            known = _put(state, now.slots, new)
+            if now.late is not None:
+                known = _put(known, now.late_slots, self._learn_late(_at(known, now.late_slots), jnp.asarray(now.late)))
+            return known, jax.tree.map(lambda all_rows, value: all_rows.at[row].set(value), outcomes, outcome)
 
-        final, *outcomes = jax.lax.fori_loop(0, count, body, (state, summary, log_prob))
-        return final, tuple(outcomes)
+        return jax.lax.fori_loop(0, count, body, (state, nothing))
 
-    def _row(
-        self, state: StreamState, inputs: Array, targets: Array, late: Array | None
-    ) -> tuple[StreamState, tuple[Array, Array]]:
-        """Predict this row; learn it, or what has arrived instead; then let its values into the scales."""
-        if late is None:
-            learner, info = self.learner.step_unchecked(
-                state.learner, self.scaled_inputs(state, inputs), self._prepare(state, targets)
-            )
-            prediction = info.prediction
-            features, scales = observe(state.features, inputs[: self.scaled]), self._observe(state.targets, targets)
-        else:
+    def _row(self, state: StreamState, now: Feed) -> tuple[StreamState, Outcomes]:
+        """Predict this row, and learn it unless its label comes later; then let its values into the scales."""
+        inputs, targets = jnp.asarray(now.inputs), jnp.asarray(now.targets)
+        features = observe(state.features, inputs[: self.scaled])
+        if now.late is not None:
             prediction = self.learner.predict_unchecked(state.learner, self.scaled_inputs(state, inputs))
-            known = StreamState(
-                features=observe(state.features, inputs[: self.scaled]), targets=state.targets, learner=state.learner
-            )
-            late_inputs, late_targets = late[: self.width], late[self.width :]
-            learner, _ = self.learner.step_unchecked(
-                state.learner, self.scaled_inputs(known, late_inputs), self._prepare(known, late_targets)
-            )
-            features, scales = known.features, self._observe(state.targets, late_targets)
-        outcomes = self._outcomes(state, prediction, targets)
-        return StreamState(features=features, targets=scales, learner=learner), outcomes
+            known = StreamState(features=features, targets=state.targets, learner=state.learner)
+            return known, self._outcomes(state, prediction, targets)
+        before = self._restarted(state.learner, now.resets)
+        learner, info = self.learner.step_unchecked(
+            before, self.scaled_inputs(state, inputs), self._prepare(state, targets)
+        )
+        known = StreamState(features=features, targets=self._observe(state.targets, targets), learner=learner)
+        return known, self._outcomes(state, info.prediction, targets, info.log_prob)
+
+    def _learn_late(self, state: StreamState, late: Array) -> StreamState:
+        """Learn a row whose label has come, by the scales as they are now; nothing where none has."""
+        inputs, targets = late[: self.width], late[self.width :]
+        learner, _ = self.learner.step_unchecked(
+            state.learner, self.scaled_inputs(state, inputs), self._prepare(state, targets)
+        )
+        return StreamState(features=state.features, targets=self._observe(state.targets, targets), learner=learner)
+
+    def _restarted(self, learner: Any, reset: Any) -> Any:
+        """The learner at the start of a new sequence, where one starts."""
+        if reset is None:
+            return learner
+        return jax.lax.cond(reset, self.learner.restart, lambda state: state, learner)
 
     def scaled_inputs(self, state: StreamState, inputs: Array) -> Array:
         """A row as the learner sees it: numbers standardised by earlier rows, 0 where missing."""
@@ -157,25 +167,36 @@ class Loop:
         scaled = standardise(state.features, inputs[: self.scaled])
         return jnp.concatenate([scaled, jnp.where(jnp.isnan(rest), 0.0, rest)])
 
+    def _scales(self, state: StreamState) -> list[Running]:
+        return [jax.tree.map(lambda leaf, i=i: leaf[i], state.targets) for i in range(len(self.laws))]
+
+    def _prepared(self, state: StreamState, targets: Array) -> list[Array]:
+        return [law.prepare(y, scale) for law, y, scale in zip(self.laws, targets, self._scales(state), strict=True)]
+
     def _prepare(self, state: StreamState, targets: Array) -> Array:
-        scales = [jax.tree.map(lambda leaf, i=i: leaf[i], state.targets) for i in range(len(self.laws))]
-        values = [law.prepare(targets[i], scales[i]) for i, law in enumerate(self.laws)]
+        values = self._prepared(state, targets)
         return values[0] if len(values) == 1 else jnp.stack(values)
 
     def _observe(self, running: Running, targets: Array) -> Running:
         measured = [law.measure(y) for law, y in zip(self.laws, targets, strict=True)]
         return observe(running, jnp.stack(measured))
 
-    def _outcomes(self, state: StreamState, prediction: Prediction, targets: Array) -> tuple[Array, Array]:
-        assert prediction.total_cov is not None  # left out only by learners that sample their Fisher factors
-        parts = split_naturals(self.laws, prediction.natural, prediction.total_cov)
-        scales = [jax.tree.map(lambda leaf, i=i: leaf[i], state.targets) for i in range(len(self.laws))]
+    def _outcomes(self, state: StreamState, prediction: Any, targets: Array, log_prob: Array | None = None) -> Outcomes:
+        expected = expectations(self.learner, self.laws, prediction, self._prepared(state, targets), log_prob)
         outcomes = [
-            law.outcome(natural, cov, targets[i], scales[i])
-            for i, (law, (natural, cov)) in enumerate(zip(self.laws, parts, strict=True))
+            law.outcome(*one, y, scale)
+            for law, one, y, scale in zip(self.laws, expected, targets, self._scales(state), strict=True)
         ]
-        summary = jnp.concatenate([outcome.summary for outcome in outcomes])
-        return summary, jnp.stack([outcome.log_prob for outcome in outcomes])
+        return Outcomes(
+            summary=jnp.concatenate([outcome.summary for outcome in outcomes]),
+            log_prob=jnp.stack([outcome.log_prob for outcome in outcomes]),
+            weights=weights_and_memory(self.learner, state.learner, prediction),
+        )
+
+    @property
+    def members(self) -> list[str]:
+        """What is told of the filters of a bank at each row, number by number."""
+        return member_names(self.learner)
 
     @property
     def summary_size(self) -> int:
@@ -193,17 +214,29 @@ def make_loop(choice: Choice, laws: tuple[Law, ...], width: int, scaled: int) ->
 class Pending:
     """Outcomes that may still be in the making: the host goes on reading while the device learns."""
 
-    def __init__(self, pieces: list[tuple[tuple[Array, Array], int]], loop: Loop):
+    def __init__(self, pieces: list[tuple[Outcomes, int]]):
         self._pieces = pieces
-        self._loop = loop
 
     def wait(self) -> Outcomes:
         """The outcomes, once they are there."""
-        if not self._pieces:
-            return Outcomes(np.zeros((0, self._loop.summary_size)), np.zeros((0, len(self._loop.laws))))
-        summaries = [np.asarray(outcomes[0])[:count] for outcomes, count in self._pieces]
-        log_probs = [np.asarray(outcomes[1])[:count] for outcomes, count in self._pieces]
-        return Outcomes(summary=np.concatenate(summaries), log_prob=np.concatenate(log_probs))
+        parts = [jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], outcomes) for outcomes, count in self._pieces]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def _parts(feed: Feed) -> Iterator[Feed]:
+    """At most `BLOCK` rows at a time."""
+    for first in range(0, len(feed.inputs), BLOCK):
+        yield jax.tree.map(lambda leaf, first=first: leaf[first : first + BLOCK], feed)
+
+
+def _at(state: Any, slot: Any) -> Any:
+    """The state of one model of many, or the only one."""
+    return state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
+
+
+def _put(state: Any, slot: Any, new: Any) -> Any:
+    """`state` with that model's replaced."""
+    return new if slot is None else jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), state, new)
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:

@@ -104,12 +104,7 @@ class TargetMetrics:
         """Class frequencies so far, or the mean and variance so far: log p and the guess, from earlier rows alone."""
         present = ~np.isnan(y)
         if self.classes:
-            seen = np.zeros((len(y), self.classes), np.int64)
-            seen[np.flatnonzero(present), y[present].astype(int)] = 1
-            counts = 1 + self.counts + np.cumsum(seen, axis=0) - seen
-            self.counts = self.counts + seen.sum(axis=0)
-            chosen = np.where(present, y, 0).astype(int)
-            return np.log(counts[np.arange(len(y)), chosen] / counts.sum(axis=1)), counts.argmax(axis=1).astype(float)
+            return self._frequencies(y, present)
         measured = np.log(y) if self.target.task == "positive" else y
         parts = np.stack([present, np.where(present, measured, 0), np.where(present, measured**2, 0)], axis=1)
         running = np.cumsum(np.concatenate([self.sums[None], parts]), axis=0)
@@ -126,6 +121,19 @@ class TargetMetrics:
                 factorial = np.array([math.lgamma(value + 1) if value == value else 0.0 for value in y])
                 return np.nan_to_num(y) * np.log(rate) - rate - factorial, rate
         return np.where(n > 1, log_prob, 0.0), np.where(n > 0, mean, 0.0)
+
+    def _frequencies(self, y: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log of (1 + how often the class came before) / (classes + rows before), and the most frequent class."""
+        chosen, most, guess = np.ones(len(y)), np.zeros(len(y)), np.zeros(len(y))
+        for number in range(self.classes):
+            came = y == number
+            before = 1 + self.counts[number] + np.cumsum(came) - came
+            chosen[came] = before[came]
+            guess[before > most] = number
+            most = np.maximum(most, before)
+            self.counts[number] += np.count_nonzero(came)
+        rows = self.classes + self.counts.sum() - np.count_nonzero(present) + np.cumsum(present) - present
+        return np.log(chosen / rows), guess
 
     def _calibrate(self, summary: np.ndarray, y: np.ndarray) -> None:
         """Rows, mean probability and hits in each tenth of probability; for numbers, rows in each tenth of the law."""
@@ -145,13 +153,16 @@ class TargetMetrics:
 class Metrics:
     """All targets, window by window."""
 
-    def __init__(self, targets: tuple[Target, ...], sizes: tuple[int, ...], every: int | None = None):
+    def __init__(
+        self, targets: tuple[Target, ...], sizes: tuple[int, ...], members: list[str], every: int | None = None
+    ):
+        self.members = members
         self.parts = [TargetMetrics(target) for target in targets]
         self._edges = np.cumsum([0, *sizes])
         self.every = every
         self.row = 0
         self.last_edge = 0
-        width = int(self._edges[-1]) + 2 * len(targets)
+        width = int(self._edges[-1]) + 2 * len(targets) + len(members)
         self.open = np.zeros((0, width))
         self.recent = np.zeros((0, width))
 
@@ -159,12 +170,14 @@ class Metrics:
         """How many more rows the open window takes."""
         return next_edge(self.row, self.every) - self.row
 
-    def add(self, summary: np.ndarray, log_prob: np.ndarray, targets: np.ndarray) -> dict[str, int | float] | None:
-        """Rows, at most `to_edge` of them; the figures of the window if they complete it."""
-        rows = np.concatenate([summary, log_prob, targets], axis=1)
+    def add(self, rows: np.ndarray) -> dict[str, int | float] | None:
+        """Rows, at most `to_edge` of them, and the figures of the window if they complete it.
+
+        A row holds summaries, log p and value of every target, and then what is told of the members.
+        """
         edge = next_edge(self.row, self.every)
         self.open = np.concatenate([self.open, rows])
-        self.recent = np.concatenate([self.recent, rows])[-RECENT:]
+        self.recent = np.concatenate([self.recent, rows[-RECENT:]])[-RECENT:]
         self.row += len(rows)
         return self.close() if self.row == edge else None
 
@@ -177,6 +190,8 @@ class Metrics:
             prefix = f"{part.target.name}." if len(self.parts) > 1 else ""
             for name, value in part.window(*self.columns(self.open, position)).items():
                 figures[prefix + name] = value
+        first = self.open.shape[1] - len(self.members)
+        figures |= dict(zip(self.members, self.open[:, first:].mean(axis=0).tolist(), strict=True))
         self.open = self.open[:0]
         self.last_edge = self.row
         return figures
@@ -200,4 +215,4 @@ class Metrics:
                 else ["mean_absolute_error", "mean_squared_error", "baseline_mean_absolute_error", "coverage_90"]
             )
             names += [prefix + name for name in own]
-        return names
+        return names + self.members

@@ -47,6 +47,7 @@ class Schema:
     features: tuple[Feature, ...]
     targets: tuple[Target, ...]
     key: str | None
+    sequence: str | None
     missing: str
     ignored: dict[str, str]
 
@@ -62,6 +63,7 @@ class Schema:
             features=tuple(Feature(**entry) for entry in data["features"]),
             targets=tuple(targets),
             key=data["key"],
+            sequence=data["sequence"],
             missing=data["missing"],
             ignored=dict(data["ignored"]),
         )
@@ -71,7 +73,7 @@ class Schema:
         """The columns in use, where every one of them is a plain number; empty otherwise."""
         plain = all(feature.kind == "number" and not feature.flag_missing for feature in self.features)
         numeric = all(target.task != "multiclass" and not _named(target) for target in self.targets)
-        if not plain or not numeric or self.key is not None:
+        if not plain or not numeric or self.key is not None or self.sequence is not None:
             return []
         return [*(feature.name for feature in self.features), *(target.name for target in self.targets)]
 
@@ -88,17 +90,19 @@ def infer(
     features: Sequence[str] = (),
     classes: Sequence[str] = (),
     key: str | None = None,
+    sequence: str | None = None,
     missing: str = "impute",
     apart: Sequence[str] = (),
 ) -> Schema:
     """The schema of these first rows. `features` entries are `name`, `name:kind` or `-name`; `apart` are never used."""
-    for name in [*targets, *([key] if key else []), *apart]:
+    apart = [name for name in (key, sequence, *apart) if name]
+    for name in [*targets, *apart]:
         if name not in sample:
             raise StreamError(f"there is no column {name!r}; the data has {', '.join(sample)}")
     wanted, left_out = _wanted(features, sample)
     used, ignored = [], {}
     for name, column in sample.items():
-        if name in targets or name == key or name in apart:
+        if name in targets or name in apart:
             continue
         if name in left_out or (wanted and name not in wanted):
             ignored[name] = "not asked for"
@@ -109,7 +113,7 @@ def infer(
         else:
             used.append(feature)
     chosen = tuple(_target(name, list(sample[name]), task, classes) for name in targets)
-    return Schema(features=tuple(used), targets=chosen, key=key, missing=missing, ignored=ignored)
+    return Schema(features=tuple(used), targets=chosen, key=key, sequence=sequence, missing=missing, ignored=ignored)
 
 
 def _wanted(features: Sequence[str], sample: Mapping[str, Column]) -> tuple[dict[str, str | None], set[str]]:

@@ -3,7 +3,8 @@
 import json
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from natkal.stream.errors import Stopped, StreamError
 from natkal.stream.features import Encoded, Encoder
 from natkal.stream.fleet import Fleet
 from natkal.stream.laws import law_of
-from natkal.stream.loop import Pending, make_loop
-from natkal.stream.metrics import RECENT, Metrics, next_edge
+from natkal.stream.learners import has_memory
+from natkal.stream.loop import Feed, Pending, make_loop
+from natkal.stream.metrics import RECENT, Metrics
 from natkal.stream.outputs import Appender
 from natkal.stream.predictions import PredictionFormat
 from natkal.stream.schema import Schema, infer
@@ -34,6 +36,7 @@ class Session:
         self.folder = folder
         self.settings = settings
         self.schema = schema
+        check_memory(settings)
         self.encoder = Encoder(schema, vocabularies)
         self.laws = tuple(law_of(target) for target in schema.targets)
         if not self.encoder.width:
@@ -42,7 +45,7 @@ class Session:
         self.learner = self.loop.learner
         self.fleet = Fleet(self.loop, params, settings.seed, keyed=schema.key is not None)
         sizes = tuple(law.summary_size for law in self.laws)
-        self.metrics = Metrics(schema.targets, sizes, settings.metrics_every)
+        self.metrics = Metrics(schema.targets, sizes, self.loop.members, settings.metrics_every)
         self.format = PredictionFormat(
             schema.targets, sizes, json_lines=bool(settings.predictions and "json" in Path(settings.predictions).suffix)
         )
@@ -50,7 +53,10 @@ class Session:
         self.counts = Counts()
         self.reasons: dict[str, int] = {}
         self.position = Position(0, 0, 1)
-        self.queue: deque[tuple[np.ndarray, np.ndarray]] = deque()
+        self.queue: deque[np.ndarray] = deque()
+        """Rows whose label has not come yet: inputs, targets and the slot of their model, side by side."""
+        self.sequences: dict[str, str] = {}
+        """The sequence that each key's last row belonged to (under "" where there are no keys)."""
         self.held: OrderedDict[str, np.ndarray] = OrderedDict()
         self.recent_inputs = np.zeros((0, self.encoder.width))
         self.outputs: dict[str, Appender] = {}
@@ -61,6 +67,14 @@ class Session:
     @classmethod
     def begin(cls, folder: Path, settings: Settings, source: Source) -> tuple["Session", list[Rows]]:
         """A new run: the schema comes from the first rows, which are returned to be learned."""
+        try:
+            return cls._begin(folder, settings, source)
+        except StreamError:
+            source.close()
+            raise
+
+    @classmethod
+    def _begin(cls, folder: Path, settings: Settings, source: Source) -> tuple["Session", list[Rows]]:
         first: list[Rows] = []
         count = 0
         while count < settings.sample:
@@ -79,6 +93,7 @@ class Session:
             features=settings.features,
             classes=settings.classes,
             key=settings.key,
+            sequence=settings.sequence,
             missing=settings.missing,
             apart=apart,
         )
@@ -117,12 +132,14 @@ class Session:
         source.use(self.schema.all_numbers)
         source.stop = stop
         saved_at, saved_rows = time.monotonic(), self.counts.read
+        blocks = _chain(first, source)
         try:
             self.save()
-            for rows in _chain(first, source):
+            for rows in blocks:
+                earlier = len(self._pending)
                 self._take(rows)
-                while len(self._pending) > 1:
-                    self._settle()
+                for _ in range(min(earlier, len(self._pending))):
+                    self._settle()  # these were learned while the rows just taken were read
                 due = checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds
                 due = due or (checkpoint_rows is not None and self.counts.read - saved_rows >= checkpoint_rows)
                 stopping = stop()
@@ -138,6 +155,7 @@ class Session:
             self.save()
             return False
         finally:
+            blocks.close()
             source.close()
             for output in self.outputs.values():
                 output.close()
@@ -151,40 +169,32 @@ class Session:
         self.position = rows.position
         if self.settings.id:
             encoded = self._match_ids(rows, encoded)
-        first, count = 0, len(encoded.inputs)
         present = ~np.isnan(encoded.targets).all(axis=1)
         learned = int(present.sum())
         self.counts.learned += learned
-        self.counts.skipped += count - learned
-        late = self._delayed(encoded) if self.settings.label_delay else None
-        ahead = self.metrics.row + sum(len(waiting.inputs) for _, waiting in self._pending)
-        slots = self.fleet.slots(encoded.keys) if self.schema.key else None
-        while first < count:
-            last = min(count, first + next_edge(ahead, self.metrics.every) - ahead)
-            part = slice(first, last)
-            pending = self.fleet.run(
-                encoded.inputs[part],
-                encoded.targets[part],
-                None if late is None else late[part],
-                None if slots is None else slots[part],
-            )
-            piece = Encoded(encoded.inputs[part], encoded.targets[part], [], encoded.lines[part], encoded.file, [])
-            self._pending.append((pending, piece))
-            ahead += last - first
-            first = last
+        self.counts.skipped += len(encoded.inputs) - learned
+        if len(encoded.inputs):
+            slots = self.fleet.slots(encoded.keys) if self.schema.key else None
+            feed = self._delayed(self.feed(encoded)._replace(slots=slots))
+            self._pending.append((self.fleet.run(feed), encoded))
         if rows.file == STDIN:
             self._settle_all()
 
     def _settle(self) -> None:
-        """Wait for the oldest block, and write what it says."""
-        pending, piece = self._pending.popleft()
+        """Wait for the oldest block, and write what it says, window by window."""
+        pending, block = self._pending.popleft()
         outcomes = pending.wait()
         if "predictions" in self.outputs:
-            self.outputs["predictions"].write(self.format.write(piece.lines, outcomes.summary, piece.targets))
-        self.recent_inputs = np.concatenate([self.recent_inputs, piece.inputs])[-RECENT:]
-        figures = self.metrics.add(outcomes.summary, outcomes.log_prob, piece.targets)
-        if figures is not None:
-            self._write_figures(figures)
+            self.outputs["predictions"].write(self.format.write(block.lines, outcomes.summary, block.targets))
+        self.recent_inputs = np.concatenate([self.recent_inputs, block.inputs[-RECENT:]])[-RECENT:]
+        first = 0
+        while first < len(block.targets):
+            part = slice(first, first + self.metrics.to_edge())
+            rows = (outcomes.summary[part], outcomes.log_prob[part], block.targets[part], outcomes.weights[part])
+            figures = self.metrics.add(np.concatenate(rows, axis=1))
+            if figures is not None:
+                self._write_figures(figures)
+            first = part.stop
 
     def _settle_all(self) -> None:
         while self._pending:
@@ -212,14 +222,34 @@ class Session:
                 f"more than --max-rejects {limit:,}; see {self.outputs['rejects'].path}"
             )
 
-    def _delayed(self, encoded: Encoded) -> np.ndarray:
-        """For each row, what has come by then to be learned: the row `label_delay` before it, or nothing."""
-        late = np.full((len(encoded.inputs), self.encoder.width + len(self.laws)), np.nan)
-        for row, (inputs, targets) in enumerate(zip(encoded.inputs, encoded.targets, strict=True)):
-            self.queue.append((inputs, targets))
+    def feed(self, encoded: Encoded) -> Feed:
+        """These rows as the loop takes them, with the places where new sequences start."""
+        resets = None
+        if self.schema.sequence is not None:
+            resets = np.zeros(len(encoded.inputs), bool)
+            keys = encoded.keys or [""] * len(resets)
+            for row, (key, sequence) in enumerate(zip(keys, encoded.sequences, strict=True)):
+                resets[row] = self.sequences.get(key, sequence) != sequence
+                self.sequences[key] = sequence
+        return Feed(inputs=encoded.inputs, targets=encoded.targets, resets=resets)
+
+    def _delayed(self, feed: Feed) -> Feed:
+        """With each row, where labels are delayed, the row `label_delay` before it, of whatever key, or nothing."""
+        if not self.settings.label_delay:
+            return feed
+        slots = np.zeros(len(feed.inputs), np.int32) if feed.slots is None else feed.slots
+        rows = np.column_stack([feed.inputs, feed.targets, slots])
+        arrived = np.full(rows.shape, np.nan)
+        arrived[:, -1] = 0
+        for position, row in enumerate(rows):
+            self.queue.append(row)
             if len(self.queue) > self.settings.label_delay:
-                late[row] = np.concatenate(self.queue.popleft())
-        return late
+                arrived[position] = self.queue.popleft()
+        return self._with_late(feed, arrived)
+
+    def _with_late(self, feed: Feed, arrived: np.ndarray) -> Feed:
+        late_slots = None if feed.slots is None else arrived[:, -1].astype(np.int32)
+        return feed._replace(late=arrived[:, :-1], late_slots=late_slots)
 
     def _match_ids(self, rows: Rows, encoded: Encoded) -> Encoded:
         """Hold rows without a label under their id; give a label that comes later its row's features back."""
@@ -235,17 +265,20 @@ class Session:
                     self.held.popitem(last=False)
             elif name in self.held:
                 inputs[row] = self.held.pop(name)
-        return Encoded(inputs, encoded.targets, encoded.keys, encoded.lines, encoded.file, [])
+        return encoded._replace(inputs=inputs, rejects=[])
 
     def _finish(self) -> None:
         """The end: labels still under way arrive, and the last window is written as far as it goes."""
         self._settle_all()
         if self.queue:
-            width = self.encoder.width
-            left = np.stack([np.concatenate(entry) for entry in self.queue])
+            left = np.stack(self.queue)
             self.queue.clear()
-            idle = np.full((len(left), width), np.nan)
-            self.fleet.run(idle, np.full((len(left), len(self.laws)), np.nan), left, None)
+            idle = Feed(
+                inputs=np.full((len(left), self.encoder.width), np.nan),
+                targets=np.full((len(left), len(self.laws)), np.nan),
+                slots=np.zeros(len(left), np.int32) if self.schema.key else None,
+            )
+            self.fleet.run(self._with_late(idle, left))
         self.save()
         figures = self.metrics.close()
         if figures is not None:
@@ -277,10 +310,28 @@ class Session:
         return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
 
 
-def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
+def _chain(first: list[Rows], source: Source) -> Generator[Rows]:
+    """The rows already read, then the others: files one block ahead in a thread, standard input as it comes."""
     yield from first
-    while (rows := source.read()) is not None:
-        yield rows
+    if source.files == [STDIN]:
+        while (rows := source.read()) is not None:
+            yield rows
+        return
+    with ThreadPoolExecutor(1) as reader:
+        ahead = reader.submit(source.read)
+        while (rows := ahead.result()) is not None:
+            ahead = reader.submit(source.read)
+            yield rows
+
+
+def check_memory(settings: Settings) -> None:
+    """Refuse what only makes sense for a model with memory, or only for one without."""
+    if not has_memory(settings.model):
+        if settings.sequence is not None:
+            raise StreamError("--sequence: is for models with memory (--model rnn:32, gru:32 or lstm:32)")
+    elif settings.label_delay or settings.id:
+        option = "--label-delay" if settings.label_delay else "--id"
+        raise StreamError(f"{option}: a model with memory must learn the rows in their order; use one without")
 
 
 def _joined(blocks: list[Rows], limit: int) -> dict[str, list[Any]]:

@@ -15,8 +15,10 @@ class Settings:
     classes: tuple[str, ...] = ()
     missing: str = "impute"
     key: str | None = None
+    sequence: str | None = None
     id: str | None = None
     label_delay: int = 0
+    learner: str = "auto"
     model: str = "auto"
     prior_scale: float = 1.0
     fading: float = 3e-4
@@ -30,7 +32,7 @@ class Settings:
     @property
     def choice(self) -> Choice:
         """The part of it that the learner is made from."""
-        return Choice(self.model, self.prior_scale, self.fading, self.seed)
+        return Choice(self.learner, self.model, self.prior_scale, self.fading, self.seed)
 
 
 @dataclasses.dataclass

@@ -43,6 +43,7 @@ def header(session: "Session") -> dict[str, Any]:
         "position": list(session.position),
         "outputs": {name: output.length for name, output in session.outputs.items()},
         "keys": list(session.fleet.keys),
+        "sequences": session.sequences,
         "held": list(session.held),
         "queued": len(session.queue),
         "metrics": {
@@ -55,13 +56,12 @@ def header(session: "Session") -> dict[str, Any]:
 def arrays(session: "Session") -> dict[str, np.ndarray]:
     """All that is numbers."""
     width = session.encoder.width
-    queue = [np.concatenate(entry) for entry in session.queue]
     found = {
         "metrics.open": session.metrics.open,
         "metrics.recent": session.metrics.recent,
         "recent_inputs": session.recent_inputs,
         "held": np.stack(list(session.held.values())) if session.held else np.zeros((0, width)),
-        "queue": np.stack(queue) if queue else np.zeros((0, width + len(session.laws))),
+        "queue": np.stack(session.queue) if session.queue else np.zeros((0, width + len(session.laws) + 1)),
         **session.fleet.arrays(),
     }
     for position, part in enumerate(session.metrics.parts):
@@ -98,6 +98,7 @@ def load(
         for part, totals in zip(session.metrics.parts, head["metrics"]["targets"], strict=True):
             part.totals, part.scored = dict(totals["totals"]), int(totals["scored"])
         session.fleet.keys = {key: slot for slot, key in enumerate(head["keys"])}
+        session.sequences = {str(key): str(value) for key, value in head["sequences"].items()}
         held, queued = head["held"], int(head["queued"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path}: its header lacks or contradicts what a run needs ({error})") from error
@@ -129,7 +130,7 @@ def _template(
         "metrics.recent": ((rows["metrics.recent"], columns), f8),
         "recent_inputs": ((rows["recent_inputs"], width), f8),
         "held": ((held, width), f8),
-        "queue": ((queued, width + len(session.laws)), f8),
+        "queue": ((queued, width + len(session.laws) + 1), f8),
         **session.fleet.template(),
     }
     for position, part in enumerate(session.metrics.parts):
@@ -138,7 +139,6 @@ def _template(
 
 
 def _fill(session: "Session", stored: Mapping[str, np.ndarray], held: list[str]) -> None:
-    width = session.encoder.width
     session.metrics.open, session.metrics.recent = stored["metrics.open"].copy(), stored["metrics.recent"].copy()
     for position, part in enumerate(session.metrics.parts):
         part.counts = stored[f"metrics.{position}.counts"].copy()
@@ -146,5 +146,5 @@ def _fill(session: "Session", stored: Mapping[str, np.ndarray], held: list[str])
         part.calibration = stored[f"metrics.{position}.calibration"].copy()
     session.recent_inputs = stored["recent_inputs"].copy()
     session.held = OrderedDict(zip(held, stored["held"].copy(), strict=True))
-    session.queue = deque((row[:width].copy(), row[width:].copy()) for row in stored["queue"])
+    session.queue = deque(stored["queue"].copy())
     session.fleet.restore(stored)
