@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -116,7 +117,7 @@ class Machine:
         learned, _ = learner.step_unchecked(
             memory.learner, self._inputs(memory, row), jnp.stack([target, row[columns + 1]])
         )
-        counted = jnp.where((row[columns + 1] > 0) & ~jnp.asarray(fixed_scales), row, jnp.nan)
+        counted = jnp.where((row[columns + 1] > 0) & ~jnp.asarray(fixed_scales), _numbers(row), jnp.nan)
         return pack(
             Memory(
                 features=observe(memory.features, counted[:columns]) if self.plan.standardize else memory.features,
@@ -139,7 +140,7 @@ class Machine:
         return jnp.where(jnp.isnan(summary), jnp.stack([scale.mean, jnp.full((), jnp.inf)]), summary)
 
     def _inputs(self, memory: Memory, row: Array) -> Inputs:
-        values = row[: self.plan.columns]
+        values = _numbers(row[: self.plan.columns])
         if self.plan.standardize:
             return Inputs(features=standardise(memory.features, values), known=row[-1])
         return Inputs(features=jnp.where(jnp.isnan(values), 0.0, values), known=row[-1])
@@ -152,15 +153,21 @@ class Machine:
 
     def unpack(self, buffer: Array) -> Memory:
         """What the buffer holds."""
+        return self._unpacked(buffer, lambda part, leaf: part.astype(leaf.dtype), jax.random.key(0))
+
+    def unpack_host(self, buffer: np.ndarray) -> Memory:
+        """What the buffer holds, as NumPy arrays of the buffer's own type."""
+        return self._unpacked(buffer, lambda part, leaf: part, None)
+
+    def _unpacked(self, buffer: Any, convert: Callable[[Any, Any], Any], key: Any) -> Memory:
         leaves, structure = jax.tree.flatten(self.template)
         found, first = [], 0
         for leaf in leaves:
             if _is_key(leaf):
-                found.append(jax.random.key(0))
-                continue
-            part = buffer[first : first + leaf.size]
-            found.append(part.reshape(leaf.shape).astype(leaf.dtype))
-            first += leaf.size
+                found.append(key)
+            else:
+                found.append(convert(buffer[first : first + leaf.size].reshape(leaf.shape), leaf))
+                first += leaf.size
         return jax.tree.unflatten(structure, found)
 
 
@@ -168,6 +175,11 @@ def pack(memory: Memory) -> Float[Array, " n"]:
     """All leaves end to end, as float64; random keys are left out, since no learner here draws."""
     leaves = [leaf for leaf in jax.tree.leaves(memory) if not _is_key(leaf)]
     return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float64) for leaf in leaves])
+
+
+def _numbers(values: Array) -> Array:
+    """An infinite value is a missing one."""
+    return jnp.where(jnp.isinf(values), jnp.nan, values)
 
 
 def _is_key(leaf: Any) -> bool:

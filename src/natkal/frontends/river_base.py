@@ -1,0 +1,136 @@
+"""What the river estimators share: features that come and go, one buffer, and the machine."""
+
+import copy
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from natkal.frontends.growth import grown
+from natkal.frontends.laws import Law
+from natkal.frontends.learners import Plan
+from natkal.frontends.machine import Machine, make_machine, rounded_up
+
+MISSING = float("nan")
+
+
+class Slots:
+    """A growing learner on dictionaries: which feature has which column, and the buffer of the machine."""
+
+    def __init__(self, law: Law, hidden: tuple[int, ...], standardize: bool, start: dict[str, Any]):
+        self.law = law
+        self.hidden = hidden
+        self.standardize = standardize
+        self.start = start
+        self.columns: dict[Any, int] = {}
+        self.names: tuple[Any, ...] = ()
+        self.buffer: Any = None
+        self.machine: Machine | None = None
+
+    def make_room(self, features: Any, law: Law | None = None) -> Machine:
+        """A machine with a column for each of these features, and for this law where one is given."""
+        law = self.law if law is None else law
+        for name in features:
+            self.columns.setdefault(name, len(self.columns))
+        width = len(self.names)
+        if self.machine is not None and len(self.columns) <= width and law == self.law:
+            self.names = (*self.columns, *self.names[len(self.columns) :])
+            return self.machine
+        if len(self.columns) > width:
+            width = rounded_up(max(len(self.columns), 2 * width))
+        machine = make_machine(Plan(law, width, self.hidden, self.standardize))
+        # The first row's number of features sets the prior of all, so that it does not matter when a feature came.
+        self.start = {"features": max(len(self.columns), 1), **self.start}
+        fresh = machine.start(**self.start)
+        self.buffer = fresh if self.machine is None else grown(self.machine, np.array(self.buffer), machine, fresh)
+        self.law, self.machine = law, machine
+        self.names = (*self.columns, *(_Free() for _ in range(width - len(self.columns))))
+        return machine
+
+    def row(self, x: Mapping[Any, Any], target: float, weight: float, known: int) -> np.ndarray:
+        """A dictionary as a row: absent features are missing."""
+        try:
+            return np.array([*map(x.get, self.names), target, weight, known], np.float64)
+        except (TypeError, ValueError) as error:
+            raise _explained(x) from error
+
+    def rows(self, X: pd.DataFrame, target: Any, weight: Any, known: Any) -> np.ndarray:
+        """A frame as rows; columns without a feature of that name are ignored."""
+        width = len(self.names)
+        rows = np.full((len(X), width + 3), np.nan)
+        for name in X.columns:
+            if name in self.columns:
+                try:
+                    rows[:, self.columns[name]] = X[name].to_numpy(np.float64, na_value=np.nan)
+                except (TypeError, ValueError) as error:
+                    raise _explained(dict(X[[name]].iloc[0])) from error
+        rows[:, width], rows[:, width + 1], rows[:, width + 2] = target, weight, known
+        return rows
+
+    def learn_row(self, x: Mapping[Any, Any], target: float, weight: float, known: int) -> None:
+        """One row."""
+        machine = self.machine
+        if machine is None or not self.columns.keys() >= x.keys():
+            machine = self.make_room(x)
+        row = self.row(x, target, weight, known)
+        with jax.enable_x64(True):
+            self.buffer = machine.learn_row(self.buffer, row)
+
+    def learn_rows(self, X: pd.DataFrame, target: np.ndarray, weight: float, known: Any) -> None:
+        """The rows of a frame, in order."""
+        machine = self.make_room(X.columns)
+        self.buffer = machine.learn(np.array(self.buffer), self.rows(X, target, weight, known))
+
+    def predict_row(self, x: Mapping[Any, Any], known: int) -> np.ndarray | None:
+        """The law's summary; None before anything was learned."""
+        if self.machine is None:
+            return None
+        row = self.row(x, MISSING, 0.0, known)
+        with jax.enable_x64(True):
+            return np.asarray(self.machine.predict_row(self.buffer, row))
+
+    def predict_rows(self, X: pd.DataFrame, known: int) -> np.ndarray | None:
+        """The law's summaries; None before anything was learned."""
+        if self.machine is None:
+            return None
+        return self.machine.predict(np.array(self.buffer), self.rows(X, MISSING, 0.0, known))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The buffer as NumPy, the machine as its plan: what can be copied and pickled."""
+        state = dict(self.__dict__)
+        state["buffer"] = None if self.buffer is None else np.array(self.buffer)
+        state["machine"] = None if self.machine is None else self.machine.plan
+        state["names"] = len(self.names)
+        return copy.copy(state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        free = state["names"] - len(state["columns"])
+        self.__dict__.update(state)
+        self.names = (*self.columns, *(_Free() for _ in range(free)))
+        self.machine = None if state["machine"] is None else make_machine(state["machine"])
+
+
+class _Free:
+    """A column without a feature: a key that no dictionary has."""
+
+
+def check_options(hidden: tuple[int, ...], prior_scale: float, fading: float) -> None:
+    """Refuse what no learner can be built from."""
+    if not all(isinstance(size, numbers.Integral) and size > 0 for size in hidden):
+        raise ValueError(f"hidden_layer_sizes: must be a tuple of positive whole numbers, got {hidden!r}")
+    if not 0 < prior_scale < np.inf:
+        raise ValueError(f"prior_scale: must be positive and finite, got {prior_scale!r}")
+    if not 0 <= fading < 1:
+        raise ValueError(f"fading: must lie in [0, 1), got {fading!r}")
+
+
+def _explained(x: Mapping[Any, Any]) -> Exception:
+    for name, value in x.items():
+        try:
+            float(np.nan if value is None else value)
+        except (TypeError, ValueError):
+            return TypeError(f"feature {name!r} is {value!r}, not a number; encode it first (OneHotEncoder)")
+    return TypeError("every feature must be a number")
