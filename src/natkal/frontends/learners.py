@@ -1,6 +1,7 @@
 """Which learner a front end gets: the one place that chooses."""
 
 import dataclasses
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -28,6 +29,8 @@ class Plan:
     columns: int
     hidden: tuple[int, ...]
     standardize: bool
+    full: bool
+    """Whether the covariance of all parameters is kept, or one for each neuron."""
 
     @property
     def row(self) -> int:
@@ -36,9 +39,15 @@ class Plan:
 
 
 class Start(NamedTuple):
-    """What differs between learners of one plan: data, not code."""
+    """What differs between learners of one plan: data, not code.
+
+    `features` of the columns and `outputs` of the outputs are in use; the others have variance 0, and stay what they
+    are. `fan_in` is what the prior of the first weights is divided by.
+    """
 
     features: Float[Array, ""]
+    outputs: Float[Array, ""]
+    fan_in: Float[Array, ""]
     prior_scale: Float[Array, ""]
     fading: Float[Array, ""]
     seed: Array
@@ -51,12 +60,22 @@ class Inputs(NamedTuple):
     known: Float[Array, ""]
 
 
+def make_plan(law: Law, features: int, hidden: tuple[int, ...], standardize: bool) -> Plan:
+    """The plan for so many features; its columns are rounded up to 4, 12 or a multiple of 16 where that costs little."""
+    outputs = 1 if law == NUMBER else law.family.raw_dim
+    size = sum((before + 1) * after for before, after in itertools.pairwise((features, *hidden, outputs)))
+    if size > DENSE_UP_TO:
+        return Plan(law, features, hidden, standardize, full=False)
+    columns = next((size for size in (4, 12) if features <= size), -(-features // 16) * 16)
+    return Plan(law, columns, hidden, standardize, full=True)
+
+
 def make_learner(plan: Plan, rate: Float[Array, ""], prior_cov: Params | None = None) -> Learner:
     """The learner of a plan; `prior_cov` is asked for by `init` alone."""
     shapes = jax.eval_shape(lambda: _network(plan, jax.random.key(0)))
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape), shapes)
     model: StaticModel = static_model(_apply(plan), zeros, Weighted(plan.law.family))
-    curvature = dense() if model.size <= DENSE_UP_TO else blocks()
+    curvature = dense() if plan.full else blocks()
     return online(model, prior_cov=prior_cov, curvature=curvature, rates=fading(rate))
 
 
@@ -64,23 +83,25 @@ def first_params(plan: Plan, start: Start) -> Params:
     """Where learning starts: a linear model says nothing, a network has weights of variance 1/fan-in."""
     params = _network(plan, jax.random.key(start.seed))
     first = params["network"][0]
-    filled = {**first, "weight": first["weight"] * jnp.sqrt(plan.columns / start.features)}
+    filled = {**first, "weight": first["weight"] * jnp.sqrt(plan.columns / start.fan_in)}
     return {**params, "network": [filled, *params["network"][1:]]}
 
 
 def prior_variances(plan: Plan, start: Start) -> Params:
-    """`prior_scale`/fan-in for weights, `prior_scale` for biases, 1 for a noise's logarithm."""
-    shapes = jax.eval_shape(lambda: _network(plan, jax.random.key(0)))
-    variances = []
-    for position, layer in enumerate(shapes["network"]):
-        fan_in = start.features if position == 0 else layer["weight"].shape[0]
-        variances.append(
-            {
-                "weight": jnp.full(layer["weight"].shape, start.prior_scale / fan_in),
-                "bias": jnp.full(layer["bias"].shape, start.prior_scale),
-            }
-        )
-    return {**shapes, "network": variances} | ({"log_noise": jnp.ones(1)} if plan.law == NUMBER else {})
+    """`prior_scale`/fan-in for weights, `prior_scale` for biases, 1 for a noise's logarithm; 0 for what is not used."""
+    params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), jax.eval_shape(lambda: _network(plan, jax.random.key(0))))
+    layers = [
+        {
+            "weight": layer["weight"] * start.prior_scale / (start.fan_in if position == 0 else len(layer["weight"])),
+            "bias": layer["bias"] * start.prior_scale,
+        }
+        for position, layer in enumerate(params["network"])
+    ]
+    first, last = layers[0]["weight"], layers[-1]
+    layers[0]["weight"] = jnp.where(jnp.arange(len(first))[:, None] < start.features, first, 0.0)
+    used = jnp.arange(len(last["bias"])) < start.outputs
+    layers[-1] = {name: jnp.where(used if leaf.ndim == 1 else used[None, :], leaf, 0.0) for name, leaf in last.items()}
+    return {**params, "network": layers}
 
 
 def _network(plan: Plan, key: Array) -> Params:

@@ -38,10 +38,13 @@ class Machine:
 
     plan: Plan
 
-    def start(self, *, features: int, prior_scale: float, fading: float, seed: int) -> np.ndarray:
+    def start(
+        self, *, features: int, outputs: int, fan_in: int, prior_scale: float, fading: float, seed: int
+    ) -> np.ndarray:
         """The buffer before any row, for rows of which `features` columns will be filled."""
+        numbers = (float(number) for number in (features, outputs, fan_in, prior_scale, fading))
         with stream_numbers():
-            return np.array(self._start(Start(float(features), float(prior_scale), float(fading), seed)))
+            return np.array(self._start(Start(*numbers, seed)))
 
     def learn(self, buffer: np.ndarray, rows: np.ndarray, *, fixed_scales: bool = False) -> np.ndarray:
         """One row after the other; with `fixed_scales`, no row changes the scales."""
@@ -149,7 +152,7 @@ class Machine:
     def template(self) -> Memory:
         """The shapes and types of what the buffer holds."""
         with stream_numbers():
-            return jax.eval_shape(lambda: self.fresh(Start(*(jnp.ones(()),) * 3, seed=jnp.zeros((), int))))
+            return jax.eval_shape(lambda: self.fresh(Start(*(jnp.ones(()),) * 5, seed=jnp.zeros((), int))))
 
     def unpack(self, buffer: Array) -> Memory:
         """What the buffer holds."""
@@ -190,11 +193,6 @@ def _is_key(leaf: Any) -> bool:
 def make_machine(plan: Plan) -> Machine:
     """The machine of this plan: the same one, compiled once, for all who ask."""
     return Machine(plan)
-
-
-def rounded_up(columns: int) -> int:
-    """How many columns to compile for: 4, 12, or a multiple of 16."""
-    return next((size for size in (4, 12) if columns <= size), -(-columns // 16) * 16)
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:

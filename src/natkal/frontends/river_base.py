@@ -11,8 +11,8 @@ import pandas as pd
 
 from natkal.frontends.growth import grown
 from natkal.frontends.laws import Law
-from natkal.frontends.learners import Plan
-from natkal.frontends.machine import Machine, make_machine, rounded_up
+from natkal.frontends.learners import make_plan
+from natkal.frontends.machine import Machine, make_machine
 
 MISSING = float("nan")
 
@@ -29,25 +29,30 @@ class Slots:
         self.names: tuple[Any, ...] = ()
         self.buffer: Any = None
         self.machine: Machine | None = None
+        self.outputs = 1
+        self.fan_in = 0
 
-    def make_room(self, features: Any, law: Law | None = None) -> Machine:
-        """A machine with a column for each of these features, and for this law where one is given."""
+    def welcome(self, features: Any, law: Law | None = None, outputs: int = 1) -> Machine:
+        """Room for these features, and for so many outputs of this law; what is new starts from the prior."""
         law = self.law if law is None else law
+        outputs = max(outputs, self.outputs)
+        before = len(self.columns)
         for name in features:
             self.columns.setdefault(name, len(self.columns))
+        used = max(len(self.columns), 1)
+        # The first row's number of features sets the prior of all: it does not matter when a feature came.
+        self.fan_in = self.fan_in or used
         width = len(self.names)
-        if self.machine is not None and len(self.columns) <= width and law == self.law:
-            self.names = (*self.columns, *self.names[len(self.columns) :])
-            return self.machine
-        if len(self.columns) > width:
-            width = rounded_up(max(len(self.columns), 2 * width))
-        machine = make_machine(Plan(law, width, self.hidden, self.standardize))
-        # The first row's number of features sets the prior of all, so that it does not matter when a feature came.
-        self.start = {"features": max(len(self.columns), 1), **self.start}
-        fresh = machine.start(**self.start)
-        self.buffer = fresh if self.machine is None else grown(self.machine, np.array(self.buffer), machine, fresh)
-        self.law, self.machine = law, machine
-        self.names = (*self.columns, *(_Free() for _ in range(width - len(self.columns))))
+        if used > width:
+            width = max(used, 2 * width)
+        machine = make_machine(make_plan(law, width, self.hidden, self.standardize))
+        fresh = machine.start(features=used, outputs=outputs, fan_in=self.fan_in, **self.start)
+        if self.machine is not None:
+            fresh = grown(
+                self.machine, np.array(self.buffer), machine, fresh, features=before, outputs=self.outputs
+            )
+        self.buffer, self.law, self.machine, self.outputs = fresh, law, machine, outputs
+        self.names = (*self.columns, *(_Free() for _ in range(machine.plan.columns - len(self.columns))))
         return machine
 
     def row(self, x: Mapping[Any, Any], target: float, weight: float, known: int) -> np.ndarray:
@@ -74,14 +79,16 @@ class Slots:
         """One row."""
         machine = self.machine
         if machine is None or not self.columns.keys() >= x.keys():
-            machine = self.make_room(x)
+            machine = self.welcome(x)
         row = self.row(x, target, weight, known)
         with jax.enable_x64(True):
             self.buffer = machine.learn_row(self.buffer, row)
 
     def learn_rows(self, X: pd.DataFrame, target: np.ndarray, weight: float, known: Any) -> None:
         """The rows of a frame, in order."""
-        machine = self.make_room(X.columns)
+        machine = self.machine
+        if machine is None or not self.columns.keys() >= set(X.columns):
+            machine = self.welcome(X.columns)
         self.buffer = machine.learn(np.array(self.buffer), self.rows(X, target, weight, known))
 
     def predict_row(self, x: Mapping[Any, Any], known: int) -> np.ndarray | None:

@@ -128,12 +128,19 @@ class KalmanClassifier(_Kalman, base.MiniBatchClassifier):
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series, w: float = 1.0) -> None:
         """The same as `learn_one` on each row, in order."""
-        numbers, known = [], []
-        for label in y.tolist():
-            number = self._classes.get(label)
-            numbers.append(self._welcome(label, X.columns) if number is None else number)
-            known.append(max(len(self._classes), 2))
-        self._slots.learn_rows(X, np.array(numbers, np.float64), w, np.array(known))
+        labels = y.tolist()
+        first = 0
+        while first < len(labels):  # as far as no new class comes
+            number = self._classes.get(labels[first])
+            numbers = [self._welcome(labels[first], X.columns) if number is None else number]
+            for label in labels[first + 1 :]:
+                if label not in self._classes:
+                    break
+                numbers.append(self._classes[label])
+            part = slice(first, first + len(numbers))
+            known = max(len(self._classes), 2)
+            self._slots.learn_rows(X.iloc[part], np.array(numbers, np.float64), w, known)
+            first += len(numbers)
 
     def predict_proba_one(self, x: dict) -> dict[Any, float]:
         """The probability of each class seen so far."""
@@ -153,7 +160,7 @@ class KalmanClassifier(_Kalman, base.MiniBatchClassifier):
             raise ValueError(f"y: {label!r} is not a class")
         number = len(self._classes)
         slots = self._slots.law.summary_size
-        if number >= slots:
-            self._slots.make_room(features, SlotLaw(2 * slots))
+        if number > 1:  # two classes have their slots from the start
+            self._slots.welcome(features, SlotLaw(2 * slots) if number >= slots else None, outputs=number)
         self._classes[label] = number
         return number

@@ -9,8 +9,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from natkal.frontends.laws import Law
-from natkal.frontends.learners import Plan
-from natkal.frontends.machine import Machine, make_machine, rounded_up
+from natkal.frontends.learners import make_plan
+from natkal.frontends.machine import Machine, make_machine
 from natkal.stream.scaling import Running
 
 
@@ -38,7 +38,12 @@ class KalmanEstimator(BaseEstimator):
         self._law = law
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.state_ = self._machine().start(
-            features=self.n_features_in_, prior_scale=self.prior_scale, fading=self.fading, seed=seed
+            features=self.n_features_in_,
+            outputs=law.family.raw_dim,
+            fan_in=self.n_features_in_,
+            prior_scale=self.prior_scale,
+            fading=self.fading,
+            seed=seed,
         )
         self.n_samples_seen_ = 0
 
@@ -71,7 +76,7 @@ class KalmanEstimator(BaseEstimator):
 
     def _machine(self) -> Machine:
         hidden = tuple(np.atleast_1d(np.asarray(self.hidden_layer_sizes, int)).tolist())
-        return make_machine(Plan(self._law, rounded_up(self.n_features_in_), hidden, bool(self.standardize)))
+        return make_machine(make_plan(self._law, self.n_features_in_, hidden, bool(self.standardize)))
 
     def _check_parameters(self) -> None:
         sizes = np.atleast_1d(np.asarray(self.hidden_layer_sizes))
