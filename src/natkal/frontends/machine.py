@@ -52,7 +52,7 @@ class Machine:
             state: Any = jnp.array(buffer)
             for first in range(0, len(rows), BLOCKS[-1]):
                 part = rows[first : first + BLOCKS[-1]]
-                state = self.learn_block(state, _padded(part), len(part), fixed_scales)
+                state = self._learn_block(state, _padded(part), len(part), fixed_scales)
             return np.array(state)
 
     def predict(self, buffer: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -70,23 +70,27 @@ class Machine:
         return np.concatenate([given, buffer[len(given) :]])
 
     @functools.cached_property
-    def learn_row(self):
-        """Buffer, row -> buffer; the old one is given up."""
-        return jax.jit(lambda buffer, row: self._learn_row(buffer, row, False), donate_argnums=0)
-
-    @functools.cached_property
     def predict_row(self):
         """Buffer, row -> summary."""
         return jax.jit(lambda buffer, row: self._predict_row(self.unpack(buffer), row))
 
     @functools.cached_property
-    def learn_block(self):
-        """Buffer, padded rows, how many count, whether scales stay -> buffer; the old one is given up."""
+    def learn_and_predict_row(self):
+        """Buffer, a row to learn, then a row to predict -> buffer, summary; the old buffer is given up."""
 
+        def both(buffer: Array, learned: Array, row: Array) -> tuple[Array, Array]:
+            memory = self._learn_row(self.unpack(buffer), learned, jnp.zeros((), bool))
+            return pack(memory), self._predict_row(memory, row)
+
+        return jax.jit(both, donate_argnums=0)
+
+    @functools.cached_property
+    def _learn_block(self):
         def block(buffer: Array, rows: Array, count: Array, fixed_scales: Array) -> Array:
-            return jax.lax.fori_loop(
-                0, count, lambda index, buffer: self._learn_row(buffer, rows[index], fixed_scales), buffer
-            )
+            def one(index: Array, memory: Memory) -> Memory:
+                return self._learn_row(memory, rows[index], fixed_scales)
+
+            return pack(jax.lax.fori_loop(0, count, one, self.unpack(buffer)))
 
         return jax.jit(block, donate_argnums=0)
 
@@ -112,22 +116,18 @@ class Machine:
             learner=learner.init(first_params(self.plan, start)),
         )
 
-    def _learn_row(self, buffer: Array, row: Array, fixed_scales: Any) -> Array:
-        memory = self.unpack(buffer)
+    def _learn_row(self, memory: Memory, row: Array, fixed_scales: Array) -> Memory:
         columns = self.plan.columns
         target = self.plan.law.prepare(row[columns], jax.tree.map(lambda leaf: leaf[0], memory.target))
-        learner = make_learner(self.plan, memory.fading)
-        learned, _ = learner.step_unchecked(
+        learned, _ = make_learner(self.plan, memory.fading).step_unchecked(
             memory.learner, self._inputs(memory, row), jnp.stack([target, row[columns + 1]])
         )
-        counted = jnp.where((row[columns + 1] > 0) & ~jnp.asarray(fixed_scales), _numbers(row), jnp.nan)
-        return pack(
-            Memory(
-                features=observe(memory.features, counted[:columns]) if self.plan.standardize else memory.features,
-                target=observe(memory.target, self.plan.law.measure(counted[columns : columns + 1])),
-                fading=memory.fading,
-                learner=learned,
-            )
+        counted = jnp.where((row[columns + 1] > 0) & ~fixed_scales, _numbers(row), jnp.nan)
+        return Memory(
+            features=observe(memory.features, counted[:columns]) if self.plan.standardize else memory.features,
+            target=observe(memory.target, self.plan.law.measure(counted[columns : columns + 1])),
+            fading=memory.fading,
+            learner=learned._replace(key=memory.learner.key),
         )
 
     def _predict_row(self, memory: Memory, row: Array) -> Array:

@@ -1,6 +1,5 @@
 """What the river estimators share: features that come and go, one buffer, and the machine."""
 
-import copy
 import numbers
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,8 @@ from natkal.frontends.learners import make_plan
 from natkal.frontends.machine import Machine, make_machine
 
 MISSING = float("nan")
+TOGETHER = 256
+"""Rows that may wait before they are learned: nobody can tell, since every question is answered after they are."""
 
 
 class Slots:
@@ -31,9 +32,11 @@ class Slots:
         self.machine: Machine | None = None
         self.outputs = 1
         self.fan_in = 0
+        self.waiting: list[np.ndarray] = []
 
     def welcome(self, features: Any, law: Law | None = None, outputs: int = 1) -> Machine:
         """Room for these features, and for so many outputs of this law; what is new starts from the prior."""
+        self.settle()
         law = self.law if law is None else law
         outputs = max(outputs, self.outputs)
         before = len(self.columns)
@@ -49,7 +52,7 @@ class Slots:
         fresh = machine.start(features=used, outputs=outputs, fan_in=self.fan_in, **self.start)
         if self.machine is not None:
             fresh = grown(
-                self.machine, np.array(self.buffer), machine, fresh, features=before, outputs=self.outputs
+                self.machine, np.asarray(self.buffer), machine, fresh, features=before, outputs=self.outputs
             )
         self.buffer, self.law, self.machine, self.outputs = fresh, law, machine, outputs
         self.names = (*self.columns, *(_Free() for _ in range(machine.plan.columns - len(self.columns))))
@@ -76,26 +79,39 @@ class Slots:
         return rows
 
     def learn_row(self, x: Mapping[Any, Any], target: float, weight: float, known: int) -> None:
-        """One row."""
-        machine = self.machine
-        if machine is None or not self.columns.keys() >= x.keys():
-            machine = self.welcome(x)
-        row = self.row(x, target, weight, known)
-        with jax.enable_x64(True):
-            self.buffer = machine.learn_row(self.buffer, row)
+        """One row; it is checked now, and learned when somebody asks or enough of them have come."""
+        if self.machine is None or not self.columns.keys() >= x.keys():
+            self.welcome(x)
+        self.waiting.append(self.row(x, target, weight, known))
+        if len(self.waiting) == TOGETHER:
+            self.settle()
 
-    def learn_rows(self, X: pd.DataFrame, target: np.ndarray, weight: float, known: Any) -> None:
+    def learn_rows(self, X: pd.DataFrame, target: np.ndarray, weight: float, known: int) -> None:
         """The rows of a frame, in order."""
-        machine = self.machine
-        if machine is None or not self.columns.keys() >= set(X.columns):
-            machine = self.welcome(X.columns)
-        self.buffer = machine.learn(np.array(self.buffer), self.rows(X, target, weight, known))
+        if self.machine is None or not self.columns.keys() >= set(X.columns):
+            self.welcome(X.columns)
+        self.settle()
+        assert self.machine is not None
+        self.buffer = self.machine.learn(self.buffer, self.rows(X, target, weight, known))
+
+    def settle(self) -> None:
+        """Learn all rows that wait."""
+        if self.waiting:
+            assert self.machine is not None
+            self.buffer = self.machine.learn(np.asarray(self.buffer), np.array(self.waiting))
+            self.waiting = []
 
     def predict_row(self, x: Mapping[Any, Any], known: int) -> np.ndarray | None:
         """The law's summary; None before anything was learned."""
         if self.machine is None:
             return None
         row = self.row(x, MISSING, 0.0, known)
+        if len(self.waiting) == 1:  # learn, predict, learn, predict: one call for both
+            with jax.enable_x64(True):
+                self.buffer, summary = self.machine.learn_and_predict_row(self.buffer, self.waiting[0], row)
+            self.waiting = []
+            return np.asarray(summary)
+        self.settle()
         with jax.enable_x64(True):
             return np.asarray(self.machine.predict_row(self.buffer, row))
 
@@ -103,15 +119,17 @@ class Slots:
         """The law's summaries; None before anything was learned."""
         if self.machine is None:
             return None
-        return self.machine.predict(np.array(self.buffer), self.rows(X, MISSING, 0.0, known))
+        self.settle()
+        return self.machine.predict(np.asarray(self.buffer), self.rows(X, MISSING, 0.0, known))
 
     def __getstate__(self) -> dict[str, Any]:
         """The buffer as NumPy, the machine as its plan: what can be copied and pickled."""
+        self.settle()
         state = dict(self.__dict__)
         state["buffer"] = None if self.buffer is None else np.array(self.buffer)
         state["machine"] = None if self.machine is None else self.machine.plan
         state["names"] = len(self.names)
-        return copy.copy(state)
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         free = state["names"] - len(state["columns"])

@@ -70,5 +70,6 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
         y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
+        if reset:  # later rows must hold these classes
+            check_classification_targets(y)
         return X, y
