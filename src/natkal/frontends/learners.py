@@ -61,12 +61,12 @@ class Inputs(NamedTuple):
 
 
 def make_plan(law: Law, features: int, hidden: tuple[int, ...], standardize: bool) -> Plan:
-    """The plan for so many features; its columns are rounded up to 4, 12 or a multiple of 16 where that costs little."""
+    """The plan for so many features; its columns are rounded up to 5, 10 or a multiple of 20 where that costs little."""
     outputs = 1 if law == NUMBER else law.family.raw_dim
     size = sum((before + 1) * after for before, after in itertools.pairwise((features, *hidden, outputs)))
     if size > DENSE_UP_TO:
         return Plan(law, features, hidden, standardize, full=False)
-    columns = next((size for size in (4, 12) if features <= size), -(-features // 16) * 16)
+    columns = next((size for size in (5, 10) if features <= size), -(-features // 20) * 20)
     return Plan(law, columns, hidden, standardize, full=True)
 
 
