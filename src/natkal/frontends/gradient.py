@@ -14,12 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 
 from natkal.curvature import Curvature, Prior, Response, dense
 from natkal.engine import counter
 from natkal.engine.control import Seen as Looked
 from natkal.engine.control import StepControl, capped, step_control
 from natkal.engine.rates import Rates, fading
+from natkal.families.base import Observed
 from natkal.models import Model, ravel, ravel_rows
 from natkal.typing import Array, Float, Params
 
@@ -93,7 +95,7 @@ def natural_gradient(
         jacobian: Params | None = None,
         noise_root: Float[Array, "k r"] | None = None,
         curved: Array | None = None,
-        observations: int = 1,
+        observations: Any = 1,
         **others: Any,
     ) -> tuple[Params, NaturalGradientState]:
         rows, root = _rows_and_root(factor, jacobian, noise_root)
@@ -115,7 +117,7 @@ def natural_gradient(
         keep, steps = _keep(rates, state.steps, observations, gradient.dtype)
         with jax.default_matmul_precision("highest"):
             learned = curvature.update(state.curvature, looked.rows, respond, keep=keep)
-        unravel = jax.flatten_util.ravel_pytree(updates)[1]
+        unravel = ravel_pytree(updates)[1]
         return unravel(learned.step), NaturalGradientState(curvature=learned.state, steps=steps)
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
@@ -131,26 +133,26 @@ def observe(model: Model, params: Params, inputs: Any, targets: Any) -> Seen:
         updates, state = optimizer.update(seen.gradients, state, params, **seen.extra)
     """
 
-    def one(u: Any, y: Array) -> tuple[Array, Array, Array, Array, Array]:
+    def one(u: Any, y: Array) -> tuple[Array, Observed, Array]:
         around = model.linearize(params, model.init_carry(params), u)
         observed = model.outputs.observe(around.raw, y)
         rows = around.pullback(jnp.eye(len(around.raw), dtype=around.raw.dtype))
-        return rows, observed.root, observed.score, model.outputs.curved(around.raw), observed.log_prob
+        return rows, observed, model.outputs.curved(around.raw)
 
     if jax.tree.leaves(model.init_carry(params)):
         raise ValueError("model: it carries a state from one observation to the next; use natkal.online and run")
-    rows, roots, scores, curved, log_prob = jax.vmap(one)(inputs, jnp.asarray(targets))
-    count, outputs = scores.shape
-    flat = rows.reshape(count * outputs, -1)
+    with jax.default_matmul_precision("highest"):
+        rows, observed, curved = jax.vmap(one)(inputs, jnp.asarray(targets))
+    flat = rows.reshape(observed.score.size, -1)
     return Seen(
-        gradients=model.unravel(-scores.reshape(-1) @ flat),
+        gradients=model.unravel(-observed.score.reshape(-1) @ flat),
         extra={
             "jacobian": jax.vmap(model.unravel)(flat),
-            "noise_root": jax.scipy.linalg.block_diag(*roots),
+            "noise_root": jax.scipy.linalg.block_diag(*observed.root),
             "curved": curved.reshape(-1),
-            "observations": count,
+            "observations": jnp.sum(jnp.any(observed.present, axis=1)),
         },
-        log_prob=log_prob,
+        log_prob=observed.log_prob,
     )
 
 
@@ -168,13 +170,14 @@ def _rows_and_root(factor: Params | None, jacobian: Params | None, noise_root: A
     return rows, root
 
 
-def _keep(rates: Rates, steps: counter.Counter, observations: int, dtype: Any) -> tuple[Array, counter.Counter]:
+def _keep(rates: Rates, steps: counter.Counter, observations: Any, dtype: Any) -> tuple[Array, counter.Counter]:
     """What is kept over so many observations, and the count after them."""
-    keep = jnp.ones((), dtype)
-    for _ in range(observations):
-        steps = counter.increment(steps)
-        keep = keep * rates.at(counter.value(steps, dtype), prior_kept=False).keep
-    return keep, steps
+
+    def one(index: Array, now: tuple[Array, counter.Counter]) -> tuple[Array, counter.Counter]:
+        count = counter.increment(now[1])
+        return now[0] * rates.at(counter.value(count, dtype), prior_kept=False).keep, count
+
+    return jax.lax.fori_loop(0, observations, one, (jnp.ones((), dtype), steps))
 
 
 def _prior(params: Params, prior_cov: Any) -> Prior:
