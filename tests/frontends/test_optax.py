@@ -16,6 +16,9 @@ PARAMS = {"w": 0.1 * jnp.ones((2, 3)), "b": jnp.zeros(3)}
 MODEL = nk.static_model(lambda p, u: jnp.tanh(u) @ p["w"] + p["b"], PARAMS, nk.families.Categorical(3))
 
 
+look = jax.jit(observe, static_argnums=0)
+
+
 def loop(optimizer, update, batches):
     """The training loop of an optax user."""
     params, state = PARAMS, optimizer.init(PARAMS)
@@ -45,31 +48,32 @@ def test_the_loop_is_the_filter(size, rtol):
 def test_a_factor_serves_as_well_as_a_jacobian(rtol):
     """V = A' C by hand, without a cap: the same step."""
     optimizer = natural_gradient(0.5, step=nk.step_control(cap=None))
-    seen = observe(MODEL, PARAMS, INPUTS[:2], TARGETS[:2])
+    seen = look(MODEL, PARAMS, INPUTS[:2], TARGETS[:2])
     root = seen.extra["noise_root"]
     factor = jax.tree.map(lambda rows: jnp.tensordot(root.T, rows, axes=1), seen.extra["jacobian"])
     state = optimizer.init(PARAMS)
-    with_factor, _ = optimizer.update(seen.gradients, state, factor=factor, observations=2)
-    with_jacobian, _ = optimizer.update(seen.gradients, state, **seen.extra)
+    update = jax.jit(optimizer.update)
+    with_factor, _ = update(seen.gradients, state, factor=factor, observations=2)
+    with_jacobian, _ = update(seen.gradients, state, **seen.extra)
     for name, leaf in with_jacobian.items():
         np.testing.assert_allclose(with_factor[name], leaf, rtol=1000 * rtol, atol=10 * rtol)
 
 
 def test_gradients_are_those_of_the_summed_likelihood(rtol):
-    seen = observe(MODEL, PARAMS, INPUTS, TARGETS)
+    seen = look(MODEL, PARAMS, INPUTS, TARGETS)
 
     def loss(params):
         naturals = jax.vmap(lambda u: MODEL.natural(params, u))(INPUTS)
         return -jnp.sum(jax.vmap(MODEL.outputs.log_prob)(naturals, TARGETS))
 
-    value, gradients = jax.value_and_grad(loss)(PARAMS)
+    value, gradients = jax.jit(jax.value_and_grad(loss))(PARAMS)
     np.testing.assert_allclose(-jnp.sum(seen.log_prob), value, rtol=10 * rtol)
     for name, leaf in gradients.items():
         np.testing.assert_allclose(seen.gradients[name], leaf, rtol=100 * rtol, atol=10 * rtol)
 
 
 def test_missing_targets_say_nothing():
-    seen = observe(MODEL, PARAMS, INPUTS[:2], jnp.array([1.0, jnp.nan]))
+    seen = look(MODEL, PARAMS, INPUTS[:2], jnp.array([1.0, jnp.nan]))
     assert int(seen.extra["observations"]) == 1
 
 
@@ -78,9 +82,9 @@ def test_equinox_and_nnx_modules():
     family = nk.families.Gaussian(1.0)
     module = eqx.nn.Linear(2, 1, key=jax.random.key(0))
     model = nk.static_model(module, family=family)
-    seen = observe(model, model.params, INPUTS, INPUTS[:, 0])
+    seen = look(model, model.params, INPUTS, INPUTS[:, 0])
     optimizer = natural_gradient(1.0)
-    updates, _ = optimizer.update(seen.gradients, optimizer.init(model.params), **seen.extra)
+    updates, _ = jax.jit(optimizer.update)(seen.gradients, optimizer.init(model.params), **seen.extra)
     learned = eqx.apply_updates(module, updates)
     assert jnp.linalg.norm(learned.weight[0] - jnp.array([1.0, 0.0])) < jnp.linalg.norm(module.weight[0])
 
@@ -88,7 +92,7 @@ def test_equinox_and_nnx_modules():
     model = nk.static_model(other, family=family)
     trainer = nnx.Optimizer(other, natural_gradient(1.0), wrt=nnx.Param)
     before = np.asarray(other.kernel[...])
-    seen = observe(model, nnx.state(other, nnx.Param), INPUTS, INPUTS[:, 0])
+    seen = look(model, nnx.state(other, nnx.Param), INPUTS, INPUTS[:, 0])
     trainer.update(other, seen.gradients, **seen.extra)
     gap = np.linalg.norm(np.asarray(other.kernel[...])[:, 0] - [1.0, 0.0])
     assert gap < np.linalg.norm(before[:, 0] - [1.0, 0.0])
