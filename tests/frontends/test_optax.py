@@ -112,6 +112,8 @@ def test_what_is_missing_is_said():
         natural_gradient(step=nk.step_control(newton=2))
     with pytest.raises(ValueError, match="prior_cov: must be a number"):
         natural_gradient(np.ones(3)).init(PARAMS)
-    recurrent = nk.recurrent_model(lambda p, s, u: s, lambda p, s, u: p, jnp.ones(1), jnp.zeros(1), nk.families.Bernoulli())
+    recurrent = nk.recurrent_model(
+        lambda p, s, u: s, lambda p, s, u: p, jnp.ones(1), jnp.zeros(1), nk.families.Bernoulli()
+    )
     with pytest.raises(ValueError, match="carries a state"):
         observe(recurrent, jnp.ones(1), INPUTS, TARGETS)

@@ -56,11 +56,13 @@ def test_scikit_learns_own_sgd_fails_what_is_declared(estimator):
 def test_fit_is_the_filter_on_standardised_rows():
     labels = (Y[KalmanClassifier] == "yes").astype(int)
     found = KalmanClassifier(prior_scale=2.0, fading=0.01).fit(X, labels)
-    model = nk.static_model(lambda p, u: u @ p["w"] + p["b"], {"w": jnp.zeros((4, 1)), "b": jnp.zeros(1)}, nk.families.Bernoulli())
+    model = nk.static_model(
+        lambda p, u: u @ p["w"] + p["b"], {"w": jnp.zeros((4, 1)), "b": jnp.zeros(1)}, nk.families.Bernoulli()
+    )
     learner = nk.online(model, prior_cov={"w": 0.5, "b": 2.0}, rates=nk.fading(0.01))
     inputs = jnp.asarray((X - X.mean(axis=0)) / X.std(axis=0))
     state, _ = nk.run(learner, learner.init(model.params), inputs, jnp.asarray(labels))
-    expected = 1 / (1 + np.exp(-(inputs @ state.params["w"] + state.params["b"])[:, 0]))
+    expected = 1 / (1 + np.exp(-(np.asarray(inputs) @ state.params["w"] + np.asarray(state.params["b"]))[:, 0]))
     np.testing.assert_allclose(found.predict_proba(X)[:, 1], expected, rtol=1e-8)
 
 

@@ -6,6 +6,7 @@ tells the person watching, and `tables(results) -> [(title, rows, columns)]`, th
 
 BENCHMARKS = {
     "curvature": "natkal.bench.curvature",
+    "frontends": "natkal.bench.frontends",
     "recurrent": "natkal.bench.recurrent",
 }
 

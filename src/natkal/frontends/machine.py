@@ -21,6 +21,8 @@ inline_loops()
 BLOCKS = (256, 1024, 4096)
 """Rows are padded to one of these lengths; longer runs are cut at the last."""
 PREDICTED_TOGETHER = 64
+STEADY = 5
+"""A real target is learned from once so many have made its scale: two or three can be far off, and so can all after."""
 
 
 class Memory(NamedTuple):
@@ -118,7 +120,10 @@ class Machine:
 
     def _learn_row(self, memory: Memory, row: Array, fixed_scales: Array) -> Memory:
         columns = self.plan.columns
-        target = self.plan.law.prepare(row[columns], jax.tree.map(lambda leaf: leaf[0], memory.target))
+        scale = jax.tree.map(lambda leaf: leaf[0], memory.target)
+        target = self.plan.law.prepare(row[columns], scale)
+        if self.plan.law == NUMBER:
+            target = jnp.where((scale.seen < STEADY) & ~fixed_scales, jnp.nan, target)
         learned, _ = make_learner(self.plan, memory.fading).step_unchecked(
             memory.learner, self._inputs(memory, row), jnp.stack([target, row[columns + 1]])
         )

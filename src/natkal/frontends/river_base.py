@@ -51,9 +51,7 @@ class Slots:
         machine = make_machine(make_plan(law, width, self.hidden, self.standardize))
         fresh = machine.start(features=used, outputs=outputs, fan_in=self.fan_in, **self.start)
         if self.machine is not None:
-            fresh = grown(
-                self.machine, np.asarray(self.buffer), machine, fresh, features=before, outputs=self.outputs
-            )
+            fresh = grown(self.machine, np.asarray(self.buffer), machine, fresh, features=before, outputs=self.outputs)
         self.buffer, self.law, self.machine, self.outputs = fresh, law, machine, outputs
         self.names = (*self.columns, *(_Free() for _ in range(machine.plan.columns - len(self.columns))))
         return machine

@@ -37,7 +37,9 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
         if new:
             self._begin_classes(unique_labels(y) if classes is None else unique_labels(classes))
         elif classes is not None and not np.array_equal(self.classes_, unique_labels(classes)):
-            raise ValueError(f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {self.classes_!r}")
+            raise ValueError(
+                f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {self.classes_!r}"
+            )
         return self._learn(X, self._numbers(y), sample_weight, whole=False)
 
     def predict(self, X: Any) -> np.ndarray:
