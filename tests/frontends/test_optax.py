@@ -103,8 +103,8 @@ def test_what_is_missing_is_said():
     state = optimizer.init(PARAMS)
     with pytest.raises(ValueError, match=r"natkal.optax.observe makes them"):
         optimizer.update(PARAMS, state)
+    jacobian = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), PARAMS)
     with pytest.raises(ValueError, match="noise_root: has 1 rows, the Jacobian has 2"):
-        jacobian = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), PARAMS)
         optimizer.update(PARAMS, state, jacobian=jacobian, noise_root=jnp.eye(1))
     with pytest.raises(ValueError, match="fisher_decay must equal the learning rate"):
         natural_gradient(rates=nk.learning_rate(0.1, fisher_decay=0.2))

@@ -18,9 +18,7 @@ def grown(
     parameter vector is the old one on the old entries and the prior's elsewhere.
     """
     if not (old.plan.full and new.plan.full):
-        raise ValueError(
-            "features: beyond 2,000 parameters no feature or class can be added; give all in the first row, or hash them"
-        )
+        raise ValueError("features: beyond 2,000 parameters none can be added; give all in the first row, or hash them")
     values = _used(old.unpack_host(buffer), features, outputs)
     places = _used(new.unpack_host(np.arange(len(fresh))), features, outputs)
     result = fresh.copy()

@@ -61,7 +61,7 @@ class Inputs(NamedTuple):
 
 
 def make_plan(law: Law, features: int, hidden: tuple[int, ...], standardize: bool) -> Plan:
-    """The plan for so many features; its columns are rounded up to 5, 10 or a multiple of 20 where that costs little."""
+    """The plan for so many features; columns are rounded up to 5, 10 or a multiple of 20 where that costs little."""
     outputs = 1 if law == NUMBER else law.family.raw_dim
     size = sum((before + 1) * after for before, after in itertools.pairwise((features, *hidden, outputs)))
     if size > DENSE_UP_TO:

@@ -25,6 +25,10 @@ STEADY = 5
 """A real target is learned from once so many have made its scale: two or three can be far off, and so can all after."""
 
 
+Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""The fields of `Running`, as NumPy arrays."""
+
+
 class Memory(NamedTuple):
     """All that an estimator knows."""
 
@@ -44,9 +48,11 @@ class Machine:
         self, *, features: int, outputs: int, fan_in: int, prior_scale: float, fading: float, seed: int
     ) -> np.ndarray:
         """The buffer before any row, for rows of which `features` columns will be filled."""
-        numbers = (float(number) for number in (features, outputs, fan_in, prior_scale, fading))
+        numbers = {"features": features, "outputs": outputs, "fan_in": fan_in}
+        settings = {"prior_scale": prior_scale, "fading": fading}
         with stream_numbers():
-            return np.array(self._start(Start(*numbers, seed)))
+            start = {name: np.float64(value) for name, value in {**numbers, **settings}.items()}
+            return np.array(self._start({**start, "seed": seed}))
 
     def learn(self, buffer: np.ndarray, rows: np.ndarray, *, fixed_scales: bool = False) -> np.ndarray:
         """One row after the other; with `fixed_scales`, no row changes the scales."""
@@ -66,7 +72,7 @@ class Machine:
                 pieces.append(np.asarray(self._predict_block(buffer, _padded(part)))[: len(part)])
         return np.concatenate(pieces)
 
-    def with_scales(self, buffer: np.ndarray, features: Running, target: Running) -> np.ndarray:
+    def with_scales(self, buffer: np.ndarray, features: Moments, target: Moments) -> np.ndarray:
         """The same, with the scales given."""
         given = np.concatenate([np.ravel(part) for part in (*features, *target)])
         return np.concatenate([given, buffer[len(given) :]])
@@ -106,7 +112,7 @@ class Machine:
 
     @functools.cached_property
     def _start(self):
-        return jax.jit(lambda start: pack(self.fresh(start)))
+        return jax.jit(lambda start: pack(self.fresh(Start(**start))))
 
     def fresh(self, start: Start) -> Memory:
         """What is known before any row."""

@@ -142,7 +142,7 @@ class KalmanClassifier(_Kalman, base.MiniBatchClassifier):
             self._slots.learn_rows(X.iloc[part], np.array(numbers, np.float64), w, known)
             first += len(numbers)
 
-    def predict_proba_one(self, x: dict) -> dict[Any, float]:
+    def predict_proba_one(self, x: dict, **kwargs: Any) -> dict[Any, float]:
         """The probability of each class seen so far."""
         summary = self._slots.predict_row(x, len(self._classes))
         return {} if summary is None else dict(zip(self._classes, summary.tolist(), strict=False))

@@ -10,12 +10,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from natkal.frontends.laws import Law
 from natkal.frontends.learners import make_plan
-from natkal.frontends.machine import Machine, make_machine
-from natkal.stream.scaling import Running
+from natkal.frontends.machine import Machine, Moments, make_machine
 
 
 class KalmanEstimator(BaseEstimator):
     """Stores what it is told; `fit` and `partial_fit` do the rest."""
+
+    n_features_in_: int
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class KalmanEstimator(BaseEstimator):
             raise ValueError(f"fading: must lie in [0, 1), got {self.fading!r}")
 
 
-def _moments(values: np.ndarray, weight: np.ndarray, columns: int) -> Running:
+def _moments(values: np.ndarray, weight: np.ndarray, columns: int) -> Moments:
     """Count, mean and squared deviations of each column over the rows that count; unfilled columns at zero."""
     counted = values[weight > 0]
     rest = columns - values.shape[1]
@@ -98,8 +99,8 @@ def _moments(values: np.ndarray, weight: np.ndarray, columns: int) -> Running:
     squares = np.square(counted - mean).sum(axis=0)
     # Rounding of a constant column is no spread.
     noise = len(counted) * np.square(np.spacing(np.abs(mean)) * 8)
-    return Running(
-        seen=np.pad(np.full(values.shape[1], float(len(counted))), (0, rest)),
-        mean=np.pad(mean, (0, rest)),
-        squares=np.pad(np.where(squares > noise, squares, 0.0), (0, rest)),
+    return (
+        np.pad(np.full(values.shape[1], float(len(counted))), (0, rest)),
+        np.pad(mean, (0, rest)),
+        np.pad(np.where(squares > noise, squares, 0.0), (0, rest)),
     )

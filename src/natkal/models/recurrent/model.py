@@ -228,8 +228,8 @@ def recurrent_model(
 ) -> RecurrentModel:
     """A model with memory: `s' = cell(params, s, u)`, and `readout(params, s', u)` is what the law of y is made of.
 
-    `cell` and `readout` may both be modules of Equinox, Flax NNX or Flax Linen (the readout then maps the cell's output,
-    a linear layer for instance); their parameters, `{"cell": .., "readout": ..}`, are then the default for `params`.
+    `cell` and `readout` may both be modules of Equinox, Flax NNX or Flax Linen (the readout, a linear layer say, then
+    maps the cell's output); their parameters, `{"cell": .., "readout": ..}`, are then the default for `params`.
 
     `state` is s_0, a pytree of floats, or a function of the parameters that gives it (its learned entries then start
     with the right sensitivity). `sensitivity` says how d s / d theta is carried: `rtrl()` unless told otherwise.
