@@ -143,7 +143,7 @@ def test_what_is_missing_is_said():
     linen = pytest.importorskip("flax.linen")
     with pytest.raises(ValueError, match="a Linen module holds none"):
         nk.static_model(linen.Dense(1), family=nk.families.Bernoulli())
-    with pytest.raises(ValueError, match="family: must be one of .* got None"):
+    with pytest.raises(ValueError, match=r"family: must be one of .* got None"):
         nk.static_model(lambda w, u: w @ u, jnp.zeros(2))
     cell, _, state, *_ = equinox_cell()
     with pytest.raises(ValueError, match="readout: must be a module too"):
