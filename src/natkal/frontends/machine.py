@@ -78,13 +78,11 @@ class Machine:
         return np.concatenate([given, buffer[len(given) :]])
 
     @functools.cached_property
-    def predict_row(self):
-        """Buffer, row -> summary."""
-        return jax.jit(lambda buffer, row: self._predict_row(self.unpack(buffer), row))
-
-    @functools.cached_property
     def learn_and_predict_row(self):
-        """Buffer, a row to learn, then a row to predict -> buffer, summary; the old buffer is given up."""
+        """Buffer, a row to learn (of weight 0 if there is none), then one to predict -> buffer, summary.
+
+        The old buffer is given up.
+        """
 
         def both(buffer: Array, learned: Array, row: Array) -> tuple[Array, Array]:
             memory = self._learn_row(self.unpack(buffer), learned, jnp.zeros((), bool))

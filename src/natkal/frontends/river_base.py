@@ -104,14 +104,13 @@ class Slots:
         if self.machine is None:
             return None
         row = self.row(x, MISSING, 0.0, known)
+        learned = row  # its weight is 0
         if len(self.waiting) == 1:  # learn, predict, learn, predict: one call for both
-            with jax.enable_x64(True):
-                self.buffer, summary = self.machine.learn_and_predict_row(self.buffer, self.waiting[0], row)
-            self.waiting = []
-            return np.asarray(summary)
+            learned = self.waiting.pop()
         self.settle()
         with jax.enable_x64(True):
-            return np.asarray(self.machine.predict_row(self.buffer, row))
+            self.buffer, summary = self.machine.learn_and_predict_row(self.buffer, learned, row)
+        return np.asarray(summary)
 
     def predict_rows(self, X: pd.DataFrame, known: int) -> np.ndarray | None:
         """The law's summaries; None before anything was learned."""
