@@ -50,7 +50,9 @@ class KalmanEstimator(BaseEstimator):
 
     def _learn(self, X: np.ndarray, y: np.ndarray, sample_weight: Any, *, whole: bool) -> Self:
         """Learn these rows in order; `whole`: they are all there is, so that they all make the scales first."""
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = np.ones(len(X))
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         machine = self._machine()
         if whole:
             self.state_ = machine.with_scales(

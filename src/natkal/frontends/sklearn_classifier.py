@@ -36,7 +36,7 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
         X, y = self._validated(X, y, reset=new)
         if new:
             self._begin_classes(unique_labels(y) if classes is None else unique_labels(classes))
-        elif classes is not None and not np.array_equal(self.classes_, unique_labels(classes)):
+        elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
             raise ValueError(
                 f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {self.classes_!r}"
             )
