@@ -1,7 +1,7 @@
 """A stream through a learner: one scan."""
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from natkal.engine.state import LearnerState, StepInfo
 from natkal.models import Model
 
 
+@runtime_checkable
 class Streamable(Protocol):
     """What `run` asks of a learner; `state` is whatever its own `init` gives, with `params` and `carry`."""
 
