@@ -145,7 +145,7 @@ def test_hidden_layers_bend():
     ("make", "complaint"),
     [
         (lambda: KalmanRegressor((0,)).fit(X, Y[KalmanRegressor]), "hidden_layer_sizes: must be a tuple of positive"),
-        (lambda: KalmanRegressor(prior_scale=-1).fit(X, Y[KalmanRegressor]), "prior_scale: must be positive"),
+        (lambda: KalmanRegressor(prior_scale=-1.0).fit(X, Y[KalmanRegressor]), "prior_scale: must be positive"),
         (lambda: KalmanRegressor(fading=1.0).fit(X, Y[KalmanRegressor]), r"fading: must lie in \[0, 1\)"),
         (lambda: KalmanCountRegressor().fit(X[:2], [1, -2]), r"a count cannot be negative, got -2.0 \(row 1\)"),
         (

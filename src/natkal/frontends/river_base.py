@@ -90,7 +90,7 @@ class Slots:
             self.welcome(X.columns)
         self.settle()
         assert self.machine is not None
-        self.buffer = self.machine.learn(self.buffer, self.rows(X, target, weight, known))
+        self.buffer = self.machine.learn(np.asarray(self.buffer), self.rows(X, target, weight, known))
 
     def settle(self) -> None:
         """Learn all rows that wait."""

@@ -52,14 +52,14 @@ class KalmanRegressor(_Kalman, base.MiniBatchRegressor):
     >>> model = KalmanRegressor()
     >>> for i in range(100):
     ...     model.learn_one({"a": i % 7, "b": i % 5}, 2.0 * (i % 7) - i % 5)
-    >>> round(model.predict_one({"a": 3, "b": 1}), 1)
-    5.0
+    >>> round(model.predict_one({"a": 3, "b": 1}))
+    5
 
     """
 
     _law = NUMBER
 
-    def learn_one(self, x: dict, y: float, w: float = 1.0) -> None:
+    def learn_one(self, x: dict, y: Any, w: float = 1.0) -> None:
         """Learn one row, which counts `w` times."""
         target = float(y)
         if not target - target == 0:
@@ -124,7 +124,7 @@ class KalmanClassifier(_Kalman, base.MiniBatchClassifier):
         number = self._classes.get(y)
         if number is None:
             number = self._welcome(y, x)
-        self._slots.learn_row(x, number, w, max(len(self._classes), 2))
+        self._slots.learn_row(x, float(number), w, max(len(self._classes), 2))
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series, w: float = 1.0) -> None:
         """The same as `learn_one` on each row, in order."""

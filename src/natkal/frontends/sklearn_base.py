@@ -1,7 +1,7 @@
 """What the scikit-learn estimators share: validation, scales, and the machine."""
 
 import numbers
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -42,13 +42,13 @@ class KalmanEstimator(BaseEstimator):
             features=self.n_features_in_,
             outputs=law.family.raw_dim,
             fan_in=self.n_features_in_,
-            prior_scale=self.prior_scale,
-            fading=self.fading,
+            prior_scale=float(self.prior_scale),
+            fading=float(self.fading),
             seed=seed,
         )
         self.n_samples_seen_ = 0
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, sample_weight: Any, *, whole: bool) -> Self:
+    def _learn(self, X: np.ndarray, y: np.ndarray, sample_weight: Any, *, whole: bool) -> Any:
         """Learn these rows in order; `whole`: they are all there is, so that they all make the scales first."""
         weight = np.ones(len(X))
         if sample_weight is not None:

@@ -1,6 +1,6 @@
 """A scikit-learn classifier for two classes or more."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -24,13 +24,13 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
     ['yes', 'no']
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "KalmanClassifier":
         """Forget everything, then learn all rows in one pass, in order."""
         X, y = self._validated(X, y, reset=True)
         self._begin_classes(unique_labels(y))
         return self._learn(X, self._numbers(y), sample_weight, whole=True)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "KalmanClassifier":
         """Learn more rows, in order. The first call names all `classes`, unless its rows hold every one."""
         new = not hasattr(self, "state_")
         X, y = self._validated(X, y, reset=new)

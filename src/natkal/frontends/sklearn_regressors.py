@@ -1,6 +1,6 @@
 """scikit-learn regressors: real targets with their noise, and counts."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -19,13 +19,13 @@ class _Regressor(RegressorMixin, KalmanEstimator):
     _task_law: Law
     _task: str
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "_Regressor":
         """Forget everything, then learn all rows in one pass, in order."""
         X, y = self._validated(X, y, reset=True)
         self._begin(self._task_law)
         return self._learn(X, y, sample_weight, whole=True)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "_Regressor":
         """Learn more rows, in order; how a stream is cut into chunks changes nothing."""
         new = not hasattr(self, "state_")
         X, y = self._validated(X, y, reset=new)
