@@ -62,7 +62,8 @@ def test_fit_is_the_filter_on_standardised_rows():
     learner = nk.online(model, prior_cov={"w": 0.5, "b": 2.0}, rates=nk.fading(0.01))
     inputs = jnp.asarray((X - X.mean(axis=0)) / X.std(axis=0))
     state, _ = nk.run(learner, learner.init(model.params), inputs, jnp.asarray(labels))
-    expected = 1 / (1 + np.exp(-(np.asarray(inputs) @ state.params["w"] + np.asarray(state.params["b"]))[:, 0]))
+    weights, bias = np.asarray(state.params["w"]), np.asarray(state.params["b"])
+    expected = 1 / (1 + np.exp(-(np.asarray(inputs) @ weights + bias)[:, 0]))
     np.testing.assert_allclose(found.predict_proba(X)[:, 1], expected, rtol=1e-8)
 
 

@@ -14,17 +14,17 @@ from natkal.frontends.machine import Machine, Moments, make_machine
 
 
 class KalmanEstimator(BaseEstimator):
-    """Stores what it is told; `fit` and `partial_fit` do the rest."""
+    """Stores whatever it is told, as scikit-learn asks; `fit` and `partial_fit` check it and do the rest."""
 
     n_features_in_: int
 
     def __init__(
         self,
-        hidden_layer_sizes: tuple[int, ...] = (),
+        hidden_layer_sizes: Any = (),
         *,
-        prior_scale: float = 1.0,
-        fading: float = 3e-4,
-        standardize: bool = True,
+        prior_scale: Any = 1.0,
+        fading: Any = 3e-4,
+        standardize: Any = True,
         random_state: Any = None,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
