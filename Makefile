@@ -13,10 +13,10 @@ SHAPES := --jaxtyping-packages=natkal,beartype.beartype
 NUMERIC := tests/families tests/curvature tests/engine
 
 .DEFAULT_GOAL := help
-.PHONY: help demo verify test lint soak clean
+.PHONY: help demo verify test test-matrix lint soak clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(READY)  ## learn online from a year of flights, embedded; writes runs/demo/report.html
 	@$(BIN)/natkal learn @flights --target late --run runs/demo --overwrite
@@ -39,12 +39,28 @@ lint: $(READY)  ## ruff, pyright and the import contract
 	@echo "== import contract"
 	@$(BIN)/lint-imports --no-logo > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
 
+# The oldest supported pair and the newest: interpreters from the path or from pyenv, each in an environment of its own.
+OLDEST := python3.11
+NEWEST := $(lastword $(sort $(notdir $(wildcard /usr/bin/python3.1[1-9] /usr/local/bin/python3.1[1-9] $(HOME)/.pyenv/versions/*/bin/python3.1[1-9]))))
+MATRIX := tests/test_package.py tests/families tests/engine/test_step.py tests/models tests/frontends
+matrix_run = echo "== $(2) with $(3)"; \
+	test -x $(1)/bin/python || $(call interpreter,$(2)) -m venv $(1); \
+	$(1)/bin/python -m pip install -qq --disable-pip-version-check --upgrade --editable '.[test]' $(3) && \
+	$(1)/bin/python -c "import sys, jax; print(sys.version.split()[0], 'jax', jax.__version__)" && \
+	NATKAL_DTYPE=float64 NPROC=1 OMP_NUM_THREADS=1 XLA_FLAGS="$(ONE_THREAD) --xla_backend_optimization_level=0" \
+	$(1)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile $(MATRIX)
+interpreter = $(or $(lastword $(sort $(wildcard $(HOME)/.pyenv/versions/*/bin/$(1)))),$(1))
+
+test-matrix:  ## a fast part of the tests on the oldest supported Python and jax, and on the newest there are
+	@$(call matrix_run,.venv-oldest,$(OLDEST),'jax==0.10.0' 'jaxlib==0.10.0')
+	@$(call matrix_run,.venv-newest,$(NEWEST),jax)
+
 soak: $(READY)  ## the long runs: float32 for ten million steps; 200 kills, 5,000 damaged checkpoints, 10,000 bad rows
 	@$(BIN)/python benchmarks/soak.py
 	@$(BIN)/python benchmarks/stream_soak.py
 
 clean:  ## remove the environment and every cache
-	@rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache dist build
+	@rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .import_linter_cache dist build
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml

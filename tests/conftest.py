@@ -1,6 +1,7 @@
 """One precision per run: float64 by default, float32 with NATKAL_DTYPE=float32; strict rank promotion in both."""
 
 import os
+from typing import Any
 
 import jax
 import pytest
@@ -23,3 +24,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def rtol() -> float:
     """How close two exact computations of the same number come in this run's precision."""
     return 1e-10 if FLOAT64 else 2e-4
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What other libraries' own checks counted, one line each: `record_property("checks", ...)` in a test."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "checks":
+                terminalreporter.write_line(f"checks: {value}")

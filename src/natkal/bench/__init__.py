@@ -6,6 +6,7 @@ tells the person watching, and `tables(results) -> [(title, rows, columns)]`, th
 
 BENCHMARKS = {
     "curvature": "natkal.bench.curvature",
+    "frontends": "natkal.bench.frontends",
     "learning": "natkal.bench.learning",
     "questions": "natkal.bench.questions",
     "recurrent": "natkal.bench.recurrent",

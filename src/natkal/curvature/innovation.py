@@ -7,15 +7,25 @@ from natkal.typing import Array, Float
 
 
 def innovation_root(gram: Float[Array, "m m"], factor: Float[Array, "m r"]) -> Float[Array, "r r"]:
-    """L with L L' = S = I + F' G F, whose eigenvalues are at least 1; a square root where S is a number."""
+    """L with L L' = S = I + F' G F, whose eigenvalues are at least 1; written out where S is 1 x 1 or 2 x 2."""
     innovation = jnp.eye(factor.shape[1], dtype=gram.dtype) + factor.T @ gram @ factor
-    return jnp.sqrt(innovation) if innovation.shape == (1, 1) else jnp.linalg.cholesky(innovation)
+    if innovation.shape == (1, 1):
+        return jnp.sqrt(innovation)
+    if innovation.shape == (2, 2):
+        first = jnp.sqrt(innovation[0, 0])
+        below = innovation[1, 0] / first
+        second = jnp.sqrt(innovation[1, 1] - jnp.square(below))
+        return jnp.stack([jnp.stack([first, jnp.zeros_like(first)]), jnp.stack([below, second])])
+    return jnp.linalg.cholesky(innovation)
 
 
 def lower_solve(lower: Float[Array, "r r"], right: Float[Array, "r m"]) -> Float[Array, "r m"]:
     """L^-1 right, by inverting the r x r factor alone (a triangular solve over p columns is far slower)."""
     if lower.shape == (1, 1):
         return right / lower
+    if lower.shape == (2, 2):
+        first = right[0] / lower[0, 0]
+        return jnp.stack([first, (right[1] - lower[1, 0] * first) / lower[1, 1]])
     identity = jnp.eye(len(lower), dtype=lower.dtype)
     return jax.scipy.linalg.solve_triangular(lower, identity, lower=True) @ right
 
@@ -31,4 +41,9 @@ def attenuated(gram: Float[Array, "m m"], factor: Float[Array, "m r"], push: Flo
     Solved for, not written as the difference `push - F S^-1 F' G push`, which cancels where G is large.
     """
     system = jnp.eye(len(gram), dtype=gram.dtype) + factor @ (factor.T @ gram)
-    return push / system[0] if system.shape == (1, 1) else jnp.linalg.solve(system, push)
+    if system.shape == (1, 1):
+        return push / system[0]
+    if system.shape == (2, 2):  # Cramer's rule: the determinant is at least 1
+        (a, b), (c, d) = system[0], system[1]
+        return jnp.stack([d * push[0] - b * push[1], a * push[1] - c * push[0]]) / (a * d - b * c)
+    return jnp.linalg.solve(system, push)

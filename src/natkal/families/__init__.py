@@ -9,6 +9,7 @@ from natkal.families.custom import from_log_partition
 from natkal.families.gaussian import Gaussian, GaussianUnknownVariance
 from natkal.families.positive import Exponential, Gamma
 from natkal.families.product import Product
+from natkal.families.weighted import Weighted
 
 __all__ = [
     "Bernoulli",
@@ -23,6 +24,7 @@ __all__ = [
     "NegativeBinomial",
     "Poisson",
     "Product",
+    "Weighted",
     "from_log_partition",
     "in_natural_coordinates",
 ]

@@ -12,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from natkal.families.base import Family
 from natkal.families.coordinates import in_natural_coordinates
 from natkal.models.base import Linearization, ravel_rows
+from natkal.models.modules import is_module, static_parts
 from natkal.typing import Array, Float, Params
 
 Output = Literal["unconstrained", "natural", "mean"]
@@ -74,9 +75,16 @@ class StaticModel:
 
 
 def static_model(
-    apply: Callable[[Params, Any], Array], params: Params, family: Family, *, output: Output = "unconstrained"
+    apply: Callable[[Params, Any], Array] | Any,
+    params: Params | None = None,
+    family: Family | None = None,
+    *,
+    output: Output = "unconstrained",
 ) -> StaticModel:
     """A memoryless model `apply(params, u)` of an observation with law `family`.
+
+    `apply` may be an Equinox or Flax NNX module, whose parameters are then the default for `params`, or a Flax Linen
+    module with its variables as `params`; what is not a floating-point parameter stays in the module.
 
     `params` gives the structure and shapes of the parameters; learning starts where `learner.init(params)` says.
     `output` says what `apply` returns: `"unconstrained"` numbers that `family.link` makes natural parameters (the
@@ -88,6 +96,10 @@ def static_model(
     >>> model.mean(jnp.zeros(3), jnp.ones(3)).tolist()
     [0.5]
     """
+    if is_module(apply):
+        apply, params = static_parts(apply, params)
+    if not isinstance(family, Family):
+        raise ValueError(f"family: must be one of natkal.families, got {family!r}")
     for path, leaf in jax.tree.leaves_with_path(params):
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             name = jax.tree_util.keystr(path) or "params"

@@ -9,12 +9,17 @@ from collections.abc import Iterator
 INLINE = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4000000"
 
 
-@contextlib.contextmanager
-def stream_numbers() -> Iterator[None]:
-    """Double precision inside; the compiler set for long loops of small steps where it has not started yet."""
+def inline_loops() -> None:
+    """Set the compiler for long loops of small steps, where it has not started yet."""
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_backend_extra_options" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} {INLINE}".strip()
+
+
+@contextlib.contextmanager
+def stream_numbers() -> Iterator[None]:
+    """Double precision inside, and loops inlined."""
+    inline_loops()
     import jax
 
     with jax.enable_x64(True):

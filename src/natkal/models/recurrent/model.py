@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from natkal.families.base import Family
 from natkal.models.base import Linearization, Narrowing, ravel, ravel_rows
+from natkal.models.modules import is_module, recurrent_parts
 from natkal.models.recurrent.cells import Cell, readout, readout_params
 from natkal.models.recurrent.sensitivity import Rtrl, Sensitivity, rtrl
 from natkal.models.recurrent.system import Local, System
@@ -212,11 +213,11 @@ def _as_matrix(value: ArrayLike, system: System) -> Float[Array, "n n"]:
 
 
 def recurrent_model(
-    cell: Callable[[Params, Any, Any], Any],
-    readout: Callable[[Params, Any, Any], Array],
-    params: Params,
-    state: Any,
-    family: Family,
+    cell: Callable[[Params, Any, Any], Any] | Any,
+    readout: Callable[[Params, Any, Any], Array] | Any,
+    params: Params | None = None,
+    state: Any = None,
+    family: Family | None = None,
     *,
     sensitivity: Sensitivity | None = None,
     state_correction: bool = True,
@@ -226,6 +227,9 @@ def recurrent_model(
     sensitivity_cap: float = SENSITIVITY_CAP,
 ) -> RecurrentModel:
     """A model with memory: `s' = cell(params, s, u)`, and `readout(params, s', u)` is what the law of y is made of.
+
+    `cell` and `readout` may both be modules of Equinox, Flax NNX or Flax Linen (the readout, a linear layer say, then
+    maps the cell's output); their parameters, `{"cell": .., "readout": ..}`, are then the default for `params`.
 
     `state` is s_0, a pytree of floats, or a function of the parameters that gives it (its learned entries then start
     with the right sensitivity). `sensitivity` says how d s / d theta is carried: `rtrl()` unless told otherwise.
@@ -243,6 +247,10 @@ def recurrent_model(
     >>> info.log_prob.shape
     (3,)
     """
+    if is_module(cell):
+        cell, readout, params = recurrent_parts(cell, readout, params)
+    if not isinstance(family, Family):
+        raise ValueError(f"family: must be one of natkal.families, got {family!r}")
     for name, tree in (("params", params), ("state", state(params) if callable(state) else state)):
         leaves = jax.tree.leaves_with_path(tree)
         if not leaves:

@@ -1,0 +1,1 @@
+"""The same learner behind other libraries' doors; each door imports its library alone."""
