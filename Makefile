@@ -17,7 +17,7 @@ NUMERIC := tests/families tests/curvature tests/engine
 .PHONY: help demo verify test lint soak docs docs-test gallery clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(READY)  ## learn online from a year of flights, embedded; writes runs/demo/report.html
 	@$(BIN)/natkal learn @flights --target late --run runs/demo --overwrite

@@ -19,9 +19,7 @@ state = learner.init(model.params)
 state, info = nk.run(learner, state, jnp.asarray(values[: learned - 1, None]), jnp.asarray(values[1:learned]))
 ahead = learner.forecast(state, jnp.asarray(values[learned - 1 : learned]), AHEAD, feed=lambda mean: mean)
 error = np.asarray(info.prediction.mean[:, 0]) - values[1:learned]
-print(
-    f"one step ahead, last 300 points: error {np.sqrt(np.mean(error[-300:] ** 2)):.3f} (root mean square; sd of series 1)"
-)
+print(f"one step ahead, last 300 points: root mean squared error {np.sqrt(np.mean(error[-300:] ** 2)):.3f}")
 
 figure, (axis,) = panels(1, width=9.5, height=3.0)
 past, future = np.arange(-SHOWN, 0), np.arange(AHEAD)

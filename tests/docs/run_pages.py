@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BLOCK = re.compile(
-    r"(?:^<!-- needs: (?P<needs>\S+) -->\n+)?"
+    r"(?:^<!-- needs: (?P<needs>[^>]+) -->\n+)?"
     r"^(?P<indent> *)```(?P<kind>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```",
     re.MULTILINE | re.DOTALL,
 )
@@ -46,8 +46,9 @@ def run_page(page: Path) -> None:
         os.chdir(folder)
         for block in blocks_of(page.read_text()):
             where = f"{page.name}, line {block.line}"
-            if block.needs and not _importable(block.needs):
-                print(f"   skipped {where}: needs {block.needs}")
+            absent = [name for name in (block.needs or "").split() if not _importable(name)]
+            if absent:
+                print(f"     skipped {where}: needs {', '.join(absent)}")
             elif block.kind == "sh":
                 subprocess.run(["bash", "-euo", "pipefail", "-c", block.code], check=True, stdout=subprocess.DEVNULL)
             elif ">>>" in block.code:
