@@ -12,10 +12,10 @@ RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 pixels, labels = digits()
 order = np.random.default_rng(0).permutation(len(labels))
 inputs, targets = jnp.asarray(pixels[order] / 16.0), jnp.asarray(labels[order].astype(int))
-params = nk.mlp_params(jax.random.key(0), (64, 20, 10))
+params = nk.mlp_params(jax.random.key(0), (64, 16, 10))
 model = nk.static_model(nk.mlp_apply, params, nk.families.Categorical(10))
 
-learner = nk.auto(model, budget=4, curvature=nk.kronecker())
+learner = nk.auto(model, budget=3, curvature=nk.kronecker())
 _, info = nk.run(learner, learner.init(params), inputs, targets)
 
 

@@ -63,7 +63,7 @@ for name, (eta, colour, label_at) in SCHEDULES.items():
     path_axis.plot(times[5::10], other[4::10], "o", color=colour, ms=3.5, mfc="white")
     rate_axis.text(*label_at, name, color=colour, fontsize=9)
 rate_axis.set(title="natural gradient: learning rate η", xlabel="observation", yscale="log")
-fading_axis.set(title="Kalman filter: fading λ", xlabel="observation", ylim=(-0.004, 0.075))
+fading_axis.set(title="Kalman filter: fading λ", xlabel="observation", ylim=(-0.004, 0.085))
 path_axis.set(title="one weight, run both ways", xlabel="observation")
 path_axis.text(2, -1.35, "lines: η.  circles: λ", color=INK, fontsize=9)
 save(figure)

@@ -4,10 +4,10 @@
   const T = 200, W = 330, H = 190, PAD = { left: 46, right: 10, top: 26, bottom: 30 };
   const NS = "http://www.w3.org/2000/svg";
   const KINDS = {
-    constant: { label: "constant η", low: -3, high: -0.3, start: -1.3, name: "η", show: v => (10 ** v).toPrecision(2), eta: v => () => 10 ** v },
+    constant: { label: "constant η", low: -3, high: -0.3, start: -1.3, name: "η", show: v => (10 ** v).toPrecision(3), eta: v => () => 10 ** v },
     inverse: { label: "η = 1/(t+c)", low: 0, high: 2, start: 0, name: "c", show: v => (10 ** v).toFixed(0), eta: v => t => 1 / (t + Math.round(10 ** v)) },
     root: { label: "η = c/√(t+25)", low: 0.05, high: 4.5, start: 0.5, name: "c", show: v => v.toFixed(2), eta: v => t => v / Math.sqrt(t + 25) },
-    fading: { label: "constant λ, from η₀ = 1", low: -3, high: -0.3, start: -1.3, name: "λ", show: v => (10 ** v).toPrecision(2), lambda: v => 10 ** v },
+    fading: { label: "constant λ, from η₀ = 1", low: -3, high: -0.3, start: -1.3, name: "λ", show: v => (10 ** v).toPrecision(3), lambda: v => 10 ** v },
   };
 
   function schedules(kind, value) {
@@ -113,7 +113,7 @@
     const rates = chart(charts, "natural gradient: learning rate η", "observation t");
     const fadings = chart(charts, "Kalman filter: fading λ", "observation t");
     const memory = chart(charts, "weight of an observation k steps ago", "k");
-    const paths = chart(charts, "the weight: line by η and J, circles by λ and P", "observation t");
+    const paths = chart(charts, "learned weight: line by η, circles by λ", "observation t");
     const rows = stream(), prior = 1;
 
     function draw() {
