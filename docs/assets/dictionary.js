@@ -4,10 +4,10 @@
   const T = 200, W = 330, H = 190, PAD = { left: 46, right: 10, top: 26, bottom: 30 };
   const NS = "http://www.w3.org/2000/svg";
   const KINDS = {
-    constant: { label: "constant η", low: -3, high: -0.3, start: -1.3, name: "η", show: v => (10 ** v).toPrecision(3), eta: v => () => 10 ** v },
+    constant: { label: "constant η", low: -3, high: -1, start: -1.3, name: "η", show: v => (10 ** v).toPrecision(3), eta: v => () => 10 ** v },
     inverse: { label: "η = 1/(t+c)", low: 0, high: 2, start: 0, name: "c", show: v => (10 ** v).toFixed(0), eta: v => t => 1 / (t + Math.round(10 ** v)) },
-    root: { label: "η = c/√(t+25)", low: 0.05, high: 4.5, start: 0.5, name: "c", show: v => v.toFixed(2), eta: v => t => v / Math.sqrt(t + 25) },
-    fading: { label: "constant λ, from η₀ = 1", low: -3, high: -0.3, start: -1.3, name: "λ", show: v => (10 ** v).toPrecision(3), lambda: v => 10 ** v },
+    root: { label: "η = c/√(t+25)", low: 0.05, high: 1, start: 0.5, name: "c", show: v => v.toFixed(2), eta: v => t => v / Math.sqrt(t + 25) },
+    fading: { label: "constant λ, from η₀ = 1", low: -3, high: -1, start: -1.3, name: "λ", show: v => (10 ** v).toPrecision(3), lambda: v => 10 ** v },
   };
 
   function schedules(kind, value) {
@@ -122,10 +122,9 @@
       shown.textContent = `${KINDS[kind].name} = ${KINDS[kind].show(value)}`;
       const log = x => Math.log10(Math.max(x, 1e-3));
       rates([1, T], [-3, 0], powers(-3, 0), [[eta.slice(1).map((e, i) => [i + 1, log(e)]), "nk-rate"]]);
-      const least = Math.min(0, ...lambda.slice(1)), low = least < -1e-9 ? -0.1 : 0;
-      const top = Math.max(0.1, ...lambda.slice(1)) > 0.1 ? (Math.max(...lambda.slice(1)) > 0.5 ? 1 : 0.5) : 0.1;
-      const ticks = [low, 0, top / 2, top].filter((at, i, all) => all.indexOf(at) === i).map(at => ({ at, text: String(at) }));
-      fadings([1, T], [low, top], ticks, [[lambda.slice(1).map((l, i) => [i + 1, l]), "nk-fading"]]);
+      const top = Math.max(...lambda.slice(1)) > 0.1 ? 0.2 : 0.1;
+      const ticks = [0, top / 2, top].map(at => ({ at, text: String(at) }));
+      fadings([1, T], [0, top], ticks, [[lambda.slice(1).map((l, i) => [i + 1, l]), "nk-fading"]]);
       let weight = eta[T];
       const weights = [];
       for (let k = 0; k <= T - 1; k++) { weights.push([k, weight]); weight *= 1 - lambda[T - k]; }
