@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
 # One thread per worker: two test workers on two cores, each with its own XLA. Tests compile far more than they compute: a file
 # stays with one worker, and the float64 pass leaves optimisation out. The float32 pass compiles as a user would, on the layers that compute.
 WORKERS ?= 2
@@ -13,7 +14,7 @@ SHAPES := --jaxtyping-packages=natkal,beartype.beartype
 NUMERIC := tests/families tests/curvature tests/engine
 
 .DEFAULT_GOAL := help
-.PHONY: help demo verify test test-matrix lint soak clean
+.PHONY: help demo verify test test-matrix lint soak docs docs-test gallery clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -59,12 +60,27 @@ soak: $(READY)  ## the long runs: float32 for ten million steps; 200 kills, 5,00
 	@$(BIN)/python benchmarks/soak.py
 	@$(BIN)/python benchmarks/stream_soak.py
 
+docs: $(DOCS_READY)  ## build the site into site/; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html"
+
+docs-test: $(DOCS_READY)  ## run every code block of the site and of README.md
+	@WORKERS=$(WORKERS) $(BIN)/python tests/docs/run_pages.py README.md docs
+
+gallery: $(DOCS_READY)  ## redraw the pictures of the gallery, docs/gallery/*.png
+	@for script in $$(grep -l '^from picture' examples/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
 clean:  ## remove the environment and every cache
-	@rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .import_linter_cache dist build
+	@rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .import_linter_cache dist build site
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "== installing natkal and its test tools into $(VENV) (a few minutes the first time)"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+$(DOCS_READY): $(READY)
+	@echo "== installing what the site needs"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[docs]'
 	@touch $@

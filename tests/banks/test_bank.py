@@ -1,5 +1,6 @@
 """The bank's guarantee, on friendly and hostile streams; members run together as they would alone."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -136,6 +137,13 @@ def test_prune_keeps_the_best_and_grow_starts_from_them(plain, stream):
     later, info = nk.run(large, grown, *stream)
     assert bool(jnp.all(jnp.isfinite(info.log_prob)))
     assert bool(jnp.all(later.memory > 0))
+
+
+def test_a_grid_may_leave_the_prior_out():
+    """The prior is then a plain number, checked while the learner is made under vmap and jit."""
+    bank = nk.bank(lambda fade: nk.online(MODEL, prior_cov=2.0, rates=nk.fading(fade)), grid={"fade": [0.0, 0.1]})
+    state = jax.jit(bank.init)(jnp.zeros(WIDTH))
+    assert state.params.shape == (WIDTH,)
 
 
 def test_a_grid_is_the_product_of_its_values(stream):

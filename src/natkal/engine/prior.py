@@ -51,7 +51,8 @@ def check_prior(model: Model, prior_cov: Any) -> None:
     """Refuse a concrete prior that is not finite, symmetric and positive definite."""
     if prior_cov is None or not all_concrete(prior_cov):
         return
-    cov = np.asarray(_flat(model, prior_cov), float)
+    with jax.ensure_compile_time_eval():  # a learner may be made while another function is traced
+        cov = np.asarray(_flat(model, prior_cov), float)
     if not np.isfinite(cov).all():
         raise ValueError("prior_cov: holds a value that is not finite")
     if cov.ndim == 1:
