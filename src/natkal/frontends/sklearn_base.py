@@ -87,9 +87,9 @@ class KalmanEstimator(BaseEstimator):
             raise ValueError(
                 f"hidden_layer_sizes: must be a tuple of positive whole numbers, got {self.hidden_layer_sizes!r}"
             )
-        if not (isinstance(self.prior_scale, numbers.Real) and 0 < self.prior_scale < np.inf):
+        if not (isinstance(self.prior_scale, numbers.Real) and 0 < float(self.prior_scale) < np.inf):
             raise ValueError(f"prior_scale: must be positive and finite, got {self.prior_scale!r}")
-        if not (isinstance(self.fading, numbers.Real) and 0 <= self.fading < 1):
+        if not (isinstance(self.fading, numbers.Real) and 0 <= float(self.fading) < 1):
             raise ValueError(f"fading: must lie in [0, 1), got {self.fading!r}")
 
 
