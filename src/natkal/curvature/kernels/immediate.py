@@ -1,0 +1,36 @@
+"""P corrected at once: best while it stays in the cache."""
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from natkal.typing import Array, Float
+
+
+@dataclasses.dataclass(frozen=True)
+class Immediate:
+    """The store is P itself."""
+
+    name: str = "immediate"
+
+    def start(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Float[Array, "p p"]:
+        """P as it is."""
+        return jnp.diag(cov) if cov.ndim == 1 else cov
+
+    def settle(self, store: Float[Array, "p p"], room: int) -> Float[Array, "p p"]:
+        """Nothing ever waits."""
+        return store
+
+    def multiply(self, store: Float[Array, "p p"], rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
+        """Rows P."""
+        return rows @ store
+
+    def learn(
+        self, store: Float[Array, "p p"], down: Float[Array, "r p"], keep: Float[Array, ""]
+    ) -> Float[Array, "p p"]:
+        """P <- P / keep - down' down."""
+        return store / keep - down.T @ down
+
+    def to_dense(self, store: Float[Array, "p p"]) -> Float[Array, "p p"]:
+        """P as stored."""
+        return store
