@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import ensemble as ensemble
     from natkal.engine import exact as exact
     from natkal.engine import fading as fading
+    from natkal.engine import fleet as fleet
     from natkal.engine import learning_rate as learning_rate
     from natkal.engine import online as online
     from natkal.engine import outer_product as outer_product
@@ -84,6 +85,7 @@ _HOME = {
     "ensemble": "natkal.engine",
     "exact": "natkal.engine",
     "fading": "natkal.engine",
+    "fleet": "natkal.engine",
     "learning_rate": "natkal.engine",
     "online": "natkal.engine",
     "outer_product": "natkal.engine",

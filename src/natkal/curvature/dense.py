@@ -17,7 +17,7 @@ from natkal.typing import Array, Float
 class DenseState(NamedTuple):
     """The covariance P as its kernel keeps it, and the prior if it is kept."""
 
-    store: Any
+    cov: Any
     prior: KeptPrior | None
 
 
@@ -36,7 +36,7 @@ class Dense:
         """P_0."""
         if prior.cov is None:
             raise ValueError("prior_cov: dense curvature needs a prior covariance, got None (a diffuse start)")
-        return DenseState(store=self.kernel_for(len(prior.cov)).start(prior.cov), prior=keep_prior(prior))
+        return DenseState(cov=self.kernel_for(len(prior.cov)).start(prior.cov), prior=keep_prior(prior))
 
     def update(
         self,
@@ -51,7 +51,7 @@ class Dense:
         kernel = self.kernel_for(rows.shape[1])
         renewal = renew(state.prior, keep, restore, self.prior_directions)
         stacked = with_prior_rows(renewal, rows)
-        settled = kernel.settle(state.store, len(stacked))
+        settled = kernel.settle(state.cov, len(stacked))
         images = kernel.multiply(settled, stacked)
         before = images @ stacked.T
         gram = before / keep
@@ -59,10 +59,10 @@ class Dense:
         down = correction(gram, factor) @ images / keep
         learned = kernel.learn(settled if len(down) <= len(stacked) else kernel.settle(settled, len(down)), down, keep)
         return Update(
-            state=DenseState(store=learned, prior=state.prior if renewal is None else renewal.state),
+            state=DenseState(cov=learned, prior=state.prior if renewal is None else renewal.state),
             step=attenuated(gram, factor, push) @ images / keep,
             gram=before[-len(rows) :, -len(rows) :],
-            declined=DenseState(store=settled, prior=state.prior),
+            declined=DenseState(cov=settled, prior=state.prior),
         )
 
     def transition(
@@ -70,20 +70,20 @@ class Dense:
     ) -> DenseState:
         """P <- F P F' + Q   (Def. 5, transition step)."""
         moved = jacobian @ self.to_dense(state) @ jacobian.T
-        store = self.kernel_for(len(jacobian)).start(moved if noise is None else moved + noise)
-        return DenseState(store=store, prior=state.prior)
+        cov = self.kernel_for(len(jacobian)).start(moved if noise is None else moved + noise)
+        return DenseState(cov=cov, prior=state.prior)
 
     def solve(self, state: DenseState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""
-        return self.kernel_for(len(vector)).multiply(state.store, vector[None])[0]
+        return self.kernel_for(len(vector)).multiply(state.cov, vector[None])[0]
 
     def quadratic(self, state: DenseState, rows: Float[Array, "m p"]) -> Float[Array, "m m"]:
         """Rows P rows'."""
-        return self.kernel_for(rows.shape[1]).multiply(state.store, rows) @ rows.T
+        return self.kernel_for(rows.shape[1]).multiply(state.cov, rows) @ rows.T
 
     def to_dense(self, state: DenseState) -> Float[Array, "p p"]:
         """P in full."""
-        return self.kernel_for(size_of(state.store)).to_dense(state.store)
+        return self.kernel_for(size_of(state.cov)).to_dense(state.cov)
 
     def sample(self, state: DenseState, key: Array) -> Float[Array, " p"]:
         """One draw from N(0, P)."""

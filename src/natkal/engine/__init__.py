@@ -5,6 +5,7 @@ from natkal.engine.control import StepControl, step_control
 from natkal.engine.distance import Distance, distance
 from natkal.engine.ensemble import Ensemble, ensemble
 from natkal.engine.fisher import exact, outer_product, sampled
+from natkal.engine.fleet import Fleet, FleetState, fleet
 from natkal.engine.learner import Learner, online
 from natkal.engine.plan import Plan, plan
 from natkal.engine.rates import fading, learning_rate
@@ -20,6 +21,8 @@ __all__ = [
     "Averaged",
     "Distance",
     "Ensemble",
+    "Fleet",
+    "FleetState",
     "Learner",
     "LearnerState",
     "Plan",
@@ -32,6 +35,7 @@ __all__ = [
     "ensemble",
     "exact",
     "fading",
+    "fleet",
     "learning_rate",
     "online",
     "outer_product",
