@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from natkal.curvature.base import Prior, Response, Update
 from natkal.curvature.innovation import attenuated, correction
@@ -27,10 +28,11 @@ class Dense:
 
     prior_directions: int
     kernel: str | None = None
+    mesh: Mesh | None = None
 
     def kernel_for(self, size: int) -> Kernel:
         """What keeps and moves P for so many parameters, here."""
-        return best(self.kernel, size)
+        return best(self.kernel, self.mesh, size)
 
     def init(self, prior: Prior) -> DenseState:
         """P_0."""
@@ -97,7 +99,7 @@ def check_directions(prior_directions: int) -> None:
         raise ValueError(f"prior_directions: must be at least 1, got {prior_directions}")
 
 
-def dense(*, prior_directions: int = 8, kernel: str | None = None) -> Dense:
+def dense(*, prior_directions: int = 8, kernel: str | None = None, mesh: Mesh | None = None) -> Dense:
     """The full covariance matrix of the parameters.
 
     `prior_directions` matters with `prior_weight` only: how many directions of the kept prior are renewed at each step.
@@ -106,9 +108,16 @@ def dense(*, prior_directions: int = 8, kernel: str | None = None) -> Dense:
 
     `kernel` says how the matrix is kept and moved; all learn the same, to rounding, and the fastest one for the size
     and the platform is taken unless one is named: "immediate", "deferred" (corrections wait and are folded in
-    together), "jax" (the better of these two), "cpu" (one triangle, compiled).
+    together), "jax" (the better of these two), "cpu" (one triangle, compiled), "gpu" (one triangle, in Triton).
+
+    `mesh` spreads the rows of the matrix over the devices of a mesh, of one process or of many; a step then sends p
+    numbers for each row of the observation from device to device, and no more.
     """
     check_directions(prior_directions)
     if kernel is not None and kernel not in KERNELS:
         raise ValueError(f"kernel: must be one of {', '.join(KERNELS)}, got {kernel!r}")
-    return Dense(prior_directions=prior_directions, kernel=kernel)
+    if mesh is not None and kernel not in (None, "deferred"):
+        raise ValueError(f"kernel: {kernel!r} works on one device; leave it out with a mesh")
+    # Axes of a mesh may be of kinds that ask for sharded types throughout; the compiler is to place the rest here.
+    plain = None if mesh is None else Mesh(mesh.devices, mesh.axis_names)
+    return Dense(prior_directions=prior_directions, kernel=kernel, mesh=plain)

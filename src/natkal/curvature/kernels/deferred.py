@@ -94,15 +94,12 @@ class Deferred:
         return Waiting(base=store.base, rows=rows, count=store.count + len(down), scale=store.scale)
 
 
-STRIPE = 256
-"""Rows of C that are folded at once."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Full:
-    """C as a p x p matrix, in plain JAX."""
+    """C as a p x p matrix, in plain JAX; `stripe` rows of it are folded at once."""
 
     precision: str | None = None
+    stripe: int = 256
 
     def pack(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Float[Array, "p p"]:
         """C itself."""
@@ -119,19 +116,31 @@ class Full:
     def fold(
         self, base: Float[Array, "p p"], rows: Float[Array, "b p"], scale: Float[Array, ""], due: Bool[Array, ""]
     ) -> Float[Array, "p p"]:
-        """A loop over stripes of C, of no turns unless due: unlike a branch it works in place, with no second matrix.
+        """C <- scale (C - U'U), all its rows."""
+        return self.fold_rows(base, rows, rows, scale, due)
 
-        The last stripe is moved up to end with the matrix; rows that an earlier one has done stay as they are.
+    def fold_rows(
+        self,
+        base: Float[Array, "h p"],
+        left: Float[Array, "b h"],
+        rows: Float[Array, "b p"],
+        scale: Float[Array, ""],
+        due: Bool[Array, ""],
+    ) -> Float[Array, "h p"]:
+        """Some rows of C, where `left` holds their columns of U.
+
+        A loop over stripes, of no turns unless due: unlike a branch it works in place, with no second matrix. The last
+        stripe is moved up to end with the matrix; rows that an earlier one has done stay as they are.
         """
-        size = rows.shape[1]
-        height = min(STRIPE, -(-size // 2))
+        size = base.shape[0]
+        height = min(self.stripe, -(-size // 2))
         count = -(-size // height)
 
-        def stripe(turn: Int[Array, ""], base: Float[Array, "p p"]) -> Float[Array, "p p"]:
+        def stripe(turn: Int[Array, ""], base: Float[Array, "h p"]) -> Float[Array, "h p"]:
             first = jnp.minimum(turn * height, size - height)
             old = jax.lax.dynamic_slice_in_dim(base, first, height)
-            left = jax.lax.dynamic_slice_in_dim(rows, first, height, axis=1)
-            folded = scale * (old - jnp.matmul(left.T, rows, precision=self.precision))
+            columns = jax.lax.dynamic_slice_in_dim(left, first, height, axis=1)
+            folded = scale * (old - jnp.matmul(columns.T, rows, precision=self.precision))
             fresh = first + jnp.arange(height) >= turn * height
             return jax.lax.dynamic_update_slice_in_dim(base, jnp.where(fresh[:, None], folded, old), first, axis=0)
 

@@ -13,34 +13,40 @@ from natkal.typing import Array, Bool, Float
 Tiles = Float[Array, "tiles side side"]
 
 
-def tile_indices(size: int, side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Block row and block column of every tile of the lower triangle, in the order they are stored."""
-    return np.tril_indices(-(-size // side))
+def tile_count(blocks: Any) -> Any:
+    """Tiles in the first `blocks` block rows, which is where the next row starts."""
+    return blocks * (blocks + 1) // 2
 
 
-def pack(cov: Float[Array, " p"] | Float[Array, "p p"], side: int) -> Tiles:
-    """The lower triangle of tiles, padded with zeros; from variances, without a full matrix."""
+def pack(cov: Float[Array, " p"] | Float[Array, "p p"], side: int, group: int = 1) -> Tiles:
+    """The lower triangle of tiles, row by row, padded with zeros to a multiple of `group` rows of tiles.
+
+    From variances it is made without a full matrix.
+    """
     size = len(cov)
-    blocks = -(-size // side)
-    left, right = tile_indices(size, side)
+    blocks = _blocks(size, side, group)
     if cov.ndim == 1:
         padded = jnp.pad(cov, (0, blocks * side - size)).reshape(blocks, side)
-        diagonal = jnp.arange(blocks) * (jnp.arange(blocks) + 3) // 2
+        diagonal = tile_count(jnp.arange(1, blocks + 1)) - 1
         inside = jnp.arange(side)
-        empty = jnp.zeros((len(left), side, side), cov.dtype)
+        empty = jnp.zeros((tile_count(blocks), side, side), cov.dtype)
         return empty.at[diagonal[:, None], inside[None, :], inside[None, :]].set(padded)
     padded = jnp.pad(cov, (0, blocks * side - size)).reshape(blocks, side, blocks, side)
-    return padded.transpose(0, 2, 1, 3)[left, right]
+    return padded.transpose(0, 2, 1, 3)[np.tril_indices(blocks)]
 
 
-def unpack(tiles: Tiles, size: int) -> Float[Array, "p p"]:
+def unpack(tiles: Tiles, size: int, group: int = 1) -> Float[Array, "p p"]:
     """The full matrix."""
     side = tiles.shape[-1]
-    blocks = -(-size // side)
-    left, right = tile_indices(size, side)
+    blocks = _blocks(size, side, group)
+    left, right = np.tril_indices(blocks)
     grid = jnp.zeros((blocks, blocks, side, side), tiles.dtype)
     both = grid.at[right, left].set(tiles.transpose(0, 2, 1)).at[left, right].set(tiles)
     return both.transpose(0, 2, 1, 3).reshape(blocks * side, blocks * side)[:size, :size]
+
+
+def _blocks(size: int, side: int, group: int) -> int:
+    return -(-size // (side * group)) * group
 
 
 @dataclasses.dataclass(frozen=True)
