@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import fading as fading
     from natkal.engine import fleet as fleet
     from natkal.engine import learning_rate as learning_rate
+    from natkal.engine import live as live
     from natkal.engine import online as online
     from natkal.engine import outer_product as outer_product
     from natkal.engine import plan as plan
@@ -87,6 +88,7 @@ _HOME = {
     "fading": "natkal.engine",
     "fleet": "natkal.engine",
     "learning_rate": "natkal.engine",
+    "live": "natkal.engine",
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
     "plan": "natkal.engine",

@@ -7,6 +7,7 @@ from natkal.engine.ensemble import Ensemble, ensemble
 from natkal.engine.fisher import exact, outer_product, sampled
 from natkal.engine.fleet import Fleet, FleetState, fleet
 from natkal.engine.learner import Learner, online
+from natkal.engine.live import Live, live
 from natkal.engine.plan import Plan, plan
 from natkal.engine.rates import fading, learning_rate
 from natkal.engine.refine import refine
@@ -25,6 +26,7 @@ __all__ = [
     "FleetState",
     "Learner",
     "LearnerState",
+    "Live",
     "Plan",
     "Prediction",
     "StateFilter",
@@ -37,6 +39,7 @@ __all__ = [
     "fading",
     "fleet",
     "learning_rate",
+    "live",
     "online",
     "outer_product",
     "plan",

@@ -1,0 +1,45 @@
+"""Times that can be compared: everything in one run, in turn, the best of several rounds."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+
+def interleaved(functions: dict[str, Callable[[], Any]], rounds: int = 7) -> dict[str, float]:
+    """Seconds of the fastest call of each, one after the other in every round; a first round (compilation) is left out."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for turn in range(rounds + 1):
+        for name, function in functions.items():
+            started = time.perf_counter()
+            jax.block_until_ready(function())
+            if turn:
+                times[name].append(time.perf_counter() - started)
+    return {name: min(seconds) for name, seconds in times.items()}
+
+
+def one_read(matrix: jax.Array) -> Callable[[], Any]:
+    """The floor: one product of this matrix with a vector, several times the matrix read and nothing written."""
+    product = jax.jit(lambda matrix, vector: matrix @ vector)
+    vector = matrix[0]
+    return lambda: product(matrix, vector)
+
+
+class Held:
+    """A state that every call gives away and replaces, as in a stream: matrices are updated in place."""
+
+    def __init__(self, advance: Callable[..., Any], state: Any, *arguments: Any) -> None:
+        self.compiled_in = time.perf_counter()
+        self.compiled = jax.jit(advance, donate_argnums=0).lower(state, *arguments).compile()
+        self.compiled_in = time.perf_counter() - self.compiled_in
+        self.state, self.arguments = state, arguments
+
+    def __call__(self) -> Any:
+        """One more call."""
+        self.state = self.compiled(self.state, *self.arguments)
+        return self.state
+
+    def temporary_bytes(self) -> int:
+        """What a call needs beside its state and arguments."""
+        return int(self.compiled.memory_analysis().temp_size_in_bytes)
