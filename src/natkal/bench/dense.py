@@ -14,7 +14,7 @@ import numpy as np
 
 import natkal as nk
 from natkal.bench import peers
-from natkal.bench.timing import Held, interleaved, one_read
+from natkal.bench.timing import Held, floor, interleaved, one_read
 from natkal.models import ravel
 
 PARTS = ("step", "growth", "peers", "large")
@@ -94,7 +94,7 @@ def measure(hidden: int, outputs: int, dtype: str, *, rounds: int = 7, seconds: 
         few = max(3, steps // 16) if size > 2_000 else steps
         runs["textbook"] = Held(textbook(model), start, inputs[:few], targets[:few])
         matrix = jnp.ones((size, size), dtype)
-        times = interleaved({"floor": one_read(matrix), **runs}, rounds)
+        times = interleaved({**one_read(matrix), **runs}, rounds)
         per_step = {name: times[name] / (few if name == "textbook" else steps) for name in runs}
         return [
             {
@@ -103,8 +103,8 @@ def measure(hidden: int, outputs: int, dtype: str, *, rounds: int = 7, seconds: 
                 "dtype": dtype,
                 "kernel": name,
                 "step_us": 1e6 * per_step[name],
-                "floor_us": 1e6 * times["floor"],
-                "ratio_to_floor": per_step[name] / times["floor"],
+                "floor_us": 1e6 * floor(times),
+                "ratio_to_floor": per_step[name] / floor(times),
                 "textbook_ratio": per_step["textbook"] / per_step[name],
                 "compile_s": runs[name].compiled_in,
                 "state_of_P": _bytes(runs[name].state) / (size**2 * itemsize),

@@ -74,6 +74,10 @@ class Fleet:
         stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[back], *pieces)
         return FleetState(members=members, start=state.start), stacked
 
+    def learn(self, state: FleetState, inputs: Any, targets: Any) -> FleetState:
+        """One row for each learner in turn, values already checked, telling nothing: the fastest way. `state` is used up."""
+        return FleetState(members=self._quietly(state.members, inputs, targets), start=state.start)
+
     def predict(self, state: FleetState, keys: Sequence[int] | np.ndarray, inputs: Any) -> Prediction:
         """What learner `keys[i]` expects for row i of `inputs`; a key never seen expects what every learner starts with."""
         slots = _checked(keys, None)
@@ -113,6 +117,10 @@ class Fleet:
     @functools.cached_property
     def _everyone(self):
         return jax.jit(jax.vmap(self._step), donate_argnums=0)
+
+    @functools.cached_property
+    def _quietly(self):
+        return jax.jit(jax.vmap(lambda *row: self._step(*row)[0]), donate_argnums=0)
 
     @functools.cached_property
     def _together(self):

@@ -129,7 +129,9 @@ def _multiply_program(tiles: Any, x: Any, along: Any, across: Any, *, layout: Tr
     sums = (empty,) * group
     start = jnp.minimum(column * chunk, first)
     sums = jax.lax.fori_loop(start, jnp.minimum(start + chunk, first), full_column, sums)
-    sums = jax.lax.fori_loop(0, jnp.where(column == 0, group, 0), last_columns, sums)
+    # The first chunk's program takes the columns at the diagonal. Triton wants bounds that are int32 values, not literals.
+    none = column * 0
+    sums = jax.lax.fori_loop(none, jnp.maximum(group - column * group, none), last_columns, sums)
     for g in range(group):
         across[column, :, pl.ds((first + g) * side, side)] = sums[g]
 

@@ -22,8 +22,8 @@ class Immediate:
         return store
 
     def multiply(self, store: Float[Array, "p p"], rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
-        """Rows P."""
-        return rows @ store
+        """Rows P, as (P rows')', which is faster in a batch of small matrices."""
+        return (store @ rows.T).T
 
     def learn(
         self, store: Float[Array, "p p"], down: Float[Array, "r p"], keep: Float[Array, ""]
