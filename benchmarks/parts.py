@@ -1,6 +1,6 @@
 """Parts of a `natkal bench` as JSON, one line each, where only jax and numpy are installed (a bare GPU machine).
 
-    PYTHONPATH=src python benchmarks/parts.py dense step growth
+PYTHONPATH=src python benchmarks/parts.py dense step growth
 """
 
 import json

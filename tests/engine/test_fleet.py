@@ -32,7 +32,9 @@ def rows(count: int, keys: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_each_learner_learns_its_own_rows_in_their_order(
     monkeypatch: pytest.MonkeyPatch, learner: nk.Learner, fleet: Fleet, rtol: float
 ) -> None:
-    monkeypatch.setattr(import_module("natkal.engine.fleet"), "FEW", 5)  # so that some rows go together and the rest in turn
+    monkeypatch.setattr(
+        import_module("natkal.engine.fleet"), "FEW", 5
+    )  # so that some rows go together and the rest in turn
     keys, inputs, targets = rows(64, 9)
     keys[40:] = 7
     state, info = fleet.update(fleet.init(jnp.zeros(SIZE)), keys, inputs, targets)

@@ -51,9 +51,7 @@ class Update(NamedTuple):
 def chosen(accepted: Bool[Array, ""], update: Update, before: Any) -> Any:
     """The state to go on with: the new one where the observation was accepted, else what was known before it."""
     declined = before if update.declined is None else update.declined
-    return jax.tree.map(
-        lambda new, old: new if new is old else jnp.where(accepted, new, old), update.state, declined
-    )
+    return jax.tree.map(lambda new, old: new if new is old else jnp.where(accepted, new, old), update.state, declined)
 
 
 @runtime_checkable

@@ -61,10 +61,10 @@ class Dense:
         down = correction(gram, factor) @ images / keep
         learned = kernel.learn(settled if len(down) <= len(stacked) else kernel.settle(settled, len(down)), down, keep)
         return Update(
-            state=DenseState(cov=learned, prior=state.prior if renewal is None else renewal.state),
+            state=DenseState(cov=learned.store, prior=state.prior if renewal is None else renewal.state),
             step=attenuated(gram, factor, push) @ images / keep,
             gram=before[-len(rows) :, -len(rows) :],
-            declined=DenseState(cov=settled, prior=state.prior),
+            declined=DenseState(cov=learned.declined, prior=state.prior),
         )
 
     def transition(

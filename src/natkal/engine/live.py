@@ -79,9 +79,7 @@ class Live:
         self._arrays = tuple(array.copy() for array in self._packing.pack(state))
         self._told: Packing | None = None
         self._advance = jax.jit(self._step, donate_argnums=0)
-        self._expect = jax.jit(
-            lambda arrays, inputs: learner.predict_unchecked(self._packing.unpack(arrays), inputs)
-        )
+        self._expect = jax.jit(lambda arrays, inputs: learner.predict_unchecked(self._packing.unpack(arrays), inputs))
 
     @property
     def state(self) -> LearnerState:

@@ -41,7 +41,7 @@ def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str) -> K
             from natkal.curvature.kernels.gpu import Triton
 
             layout = Triton() if platform == "gpu" else Triton(side=16, group=2, chunk=4, interpret=True)
-            return Deferred(name="gpu", layout=layout, capacity=_capacity(size, platform))
+            return Deferred(name="gpu", layout=layout, capacity=128 if size >= 16_384 else 32)
         case _:
             return Deferred(name="deferred", layout=full, capacity=_capacity(size, platform))
 
@@ -63,10 +63,10 @@ def _fastest(size: int, platform: str) -> str:
 
 
 def _capacity(size: int, platform: str) -> int:
-    """Rows that wait: enough to make folds rare, few beside the matrix; a power of two."""
+    """Rows that wait: enough to make folds rare, few beside the matrix."""
     if platform == "gpu" and size >= 16_384:
         return 256
-    return 64 if size >= 2_048 else 32
+    return 64 if size >= 2_048 else 40
 
 
 __all__ = ["KERNELS", "Kernel", "best", "choose", "size_of"]

@@ -1,8 +1,15 @@
 """The seam below the dense filter: how P is kept, multiplied and corrected."""
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from natkal.typing import Array, Float
+
+
+class Learned(NamedTuple):
+    """P after an observation; and P as before it, kept in the same memory, should the observation be turned down."""
+
+    store: Any
+    declined: Any
 
 
 class Kernel(Protocol):
@@ -25,7 +32,7 @@ class Kernel(Protocol):
         """Rows P, reading the store once."""
         ...
 
-    def learn(self, store: Any, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Any:
+    def learn(self, store: Any, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
         """P <- P / keep - down' down, where `down` fits in the room there is."""
         ...
 

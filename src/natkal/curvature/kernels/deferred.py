@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from natkal.curvature.kernels.base import Learned
 from natkal.typing import Array, Bool, Float, Int
 
 LARGEST_SCALE = 1e3
@@ -13,7 +14,7 @@ LARGEST_SCALE = 1e3
 
 
 class Waiting(NamedTuple):
-    """`base` is C in the layout's own form, `rows` is U with `count` rows in use and zeros below."""
+    """`base` is C in the layout's own form; the first `count` of `rows` are U, what is below them is finite and void."""
 
     base: Any
     rows: Float[Array, "b p"]
@@ -36,8 +37,8 @@ class Layout(Protocol):
         """Rows C."""
         ...
 
-    def fold(self, base: Any, rows: Float[Array, "b p"], scale: Float[Array, ""], due: Bool[Array, ""]) -> Any:
-        """C <- scale (C - U'U) where `due`, in place."""
+    def fold(self, base: Any, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Any:
+        """C <- scale (C - U'U) in place, U the first `count` rows; nothing happens where there are none."""
         ...
 
 
@@ -62,36 +63,45 @@ class Deferred:
         """Fold what waits where fewer than `room` rows are free, or where C and P have grown too far apart."""
         due = (store.count + min(room, self.capacity) > self.capacity) | (store.scale > LARGEST_SCALE)
         return Waiting(
-            base=self.layout.fold(store.base, store.rows, store.scale, due),
-            rows=jnp.where(due, 0.0, store.rows),
+            base=self.layout.fold(store.base, store.rows, jnp.where(due, store.count, 0), store.scale),
+            rows=store.rows,
             count=jnp.where(due, 0, store.count),
             scale=jnp.where(due, 1.0, store.scale),
         )
 
     def multiply(self, store: Waiting, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
         """Scale (rows C - (rows U') U)."""
-        waiting = (store.rows @ rows.T).T @ store.rows
-        return store.scale * (self.layout.multiply(store.base, rows) - waiting)
+        shares = jnp.where(in_use(store.count, self.capacity), store.rows @ rows.T, 0.0)
+        return store.scale * (self.layout.multiply(store.base, rows) - shares.T @ store.rows)
 
-    def learn(self, store: Waiting, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Waiting:
-        """Let `down` wait; what exceeds the capacity is folded on the way."""
-        faded = store._replace(scale=store.scale / keep)
-        learned = self._wait(faded, down[: self.capacity])
+    def learn(self, store: Waiting, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
+        """Let `down` wait; what exceeds the capacity is folded on the way.
+
+        An observation that is turned down leaves its rows where they are and the count as it was.
+        """
+        learned = self._wait(store._replace(scale=store.scale / keep), down[: self.capacity])
+        if len(down) <= self.capacity:
+            return Learned(store=learned, declined=store._replace(rows=learned.rows))
         for first in range(self.capacity, len(down), self.capacity):
             part = down[first : first + self.capacity]
             learned = self._wait(self.settle(learned, len(part)), part)
-        return learned
+        return Learned(store=learned, declined=store)
 
     def to_dense(self, store: Waiting) -> Float[Array, "p p"]:
         """P, multiplied out."""
         base = self.layout.unpack(store.base, store.rows.shape[1])
-        return store.scale * (base - store.rows.T @ store.rows)
+        waiting = jnp.where(in_use(store.count, self.capacity), store.rows, 0.0)
+        return store.scale * (base - waiting.T @ waiting)
 
     def _wait(self, store: Waiting, down: Float[Array, "r p"]) -> Waiting:
-        rows = jax.lax.dynamic_update_slice(
-            store.rows, down / jnp.sqrt(store.scale), (store.count, jnp.zeros((), jnp.int32))
-        )
+        finite = jnp.where(jnp.isfinite(down), down, 0.0) / jnp.sqrt(store.scale)
+        rows = jax.lax.dynamic_update_slice(store.rows, finite, (store.count, jnp.zeros((), jnp.int32)))
         return Waiting(base=store.base, rows=rows, count=store.count + len(down), scale=store.scale)
+
+
+def in_use(count: Int[Array, ""], capacity: int) -> Bool[Array, "b 1"]:
+    """Which rows hold something that waits."""
+    return jnp.arange(capacity)[:, None] < count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,34 +124,35 @@ class Full:
         return jnp.matmul(base, rows.T, precision=self.precision).T
 
     def fold(
-        self, base: Float[Array, "p p"], rows: Float[Array, "b p"], scale: Float[Array, ""], due: Bool[Array, ""]
+        self, base: Float[Array, "p p"], rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]
     ) -> Float[Array, "p p"]:
         """C <- scale (C - U'U), all its rows."""
-        return self.fold_rows(base, rows, rows, scale, due)
+        return self.fold_rows(base, rows, rows, count, scale)
 
     def fold_rows(
         self,
         base: Float[Array, "h p"],
         left: Float[Array, "b h"],
         rows: Float[Array, "b p"],
+        count: Int[Array, ""],
         scale: Float[Array, ""],
-        due: Bool[Array, ""],
     ) -> Float[Array, "h p"]:
         """Some rows of C, where `left` holds their columns of U.
 
-        A loop over stripes, of no turns unless due: unlike a branch it works in place, with no second matrix. The last
-        stripe is moved up to end with the matrix; rows that an earlier one has done stay as they are.
+        A loop over stripes, of no turns where nothing waits: unlike a branch it works in place, with no second matrix.
+        The last stripe is moved up to end with the matrix; rows that an earlier one has done stay as they are.
         """
         size = base.shape[0]
         height = min(self.stripe, -(-size // 2))
-        count = -(-size // height)
+        stripes = -(-size // height)
 
         def stripe(turn: Int[Array, ""], base: Float[Array, "h p"]) -> Float[Array, "h p"]:
             first = jnp.minimum(turn * height, size - height)
             old = jax.lax.dynamic_slice_in_dim(base, first, height)
             columns = jax.lax.dynamic_slice_in_dim(left, first, height, axis=1)
-            folded = scale * (old - jnp.matmul(columns.T, rows, precision=self.precision))
+            waiting = jnp.where(in_use(count, len(rows)), columns, 0.0)
+            folded = scale * (old - jnp.matmul(waiting.T, rows, precision=self.precision))
             fresh = first + jnp.arange(height) >= turn * height
             return jax.lax.dynamic_update_slice_in_dim(base, jnp.where(fresh[:, None], folded, old), first, axis=0)
 
-        return jax.lax.fori_loop(0, jnp.where(due, count, 0), stripe, base)
+        return jax.lax.fori_loop(0, jnp.where(count > 0, stripes, 0), stripe, base)

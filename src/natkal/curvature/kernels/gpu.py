@@ -10,7 +10,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 from natkal.curvature.kernels.packed import Tiles, pack, tile_count, unpack
-from natkal.typing import Array, Bool, Float
+from natkal.typing import Array, Float, Int
 
 LEAST_ROWS = 16
 """What a matrix unit multiplies at least; fewer rows are filled up with zeros."""
@@ -64,10 +64,8 @@ class Triton:
         total = jnp.sum(jnp.where(written[:, None, :], along, 0.0), axis=0) + jnp.sum(across, axis=0)
         return total[:count, :size]
 
-    def fold(
-        self, base: Tiles, rows: Float[Array, "b p"], scale: Float[Array, ""], due: Bool[Array, ""]
-    ) -> Tiles:
-        """C <- scale (C - U'U) in the same memory; programs end at once where it is not due."""
+    def fold(self, base: Tiles, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Tiles:
+        """C <- scale (C - U'U) in the same memory; programs end at once where nothing waits."""
         blocks = self._blocks(rows.shape[1])
         padded = jnp.pad(rows, ((0, 0), (0, blocks * self.side - rows.shape[1])))
         return pl.pallas_call(
@@ -77,7 +75,7 @@ class Triton:
             input_output_aliases={0: 0},
             interpret=self.interpret,
             **self._options(),
-        )(base, padded, scale[None], due.astype(jnp.int32)[None])
+        )(base, padded, count[None], scale[None])
 
     def _blocks(self, size: int) -> int:
         return -(-size // (self.side * self.group)) * self.group
@@ -136,13 +134,14 @@ def _multiply_program(tiles: Any, x: Any, along: Any, across: Any, *, layout: Tr
         across[column, :, pl.ds((first + g) * side, side)] = sums[g]
 
 
-def _fold_program(tiles: Any, rows: Any, scale: Any, due: Any, out: Any, *, layout: Triton) -> None:
+def _fold_program(tiles: Any, rows: Any, count: Any, scale: Any, out: Any, *, layout: Triton) -> None:
     side, chunk = layout.side, layout.chunk
     b, column = pl.program_id(0), pl.program_id(1)
 
-    @pl.when(due[0] != 0)
+    @pl.when(count[0] > 0)
     def _() -> None:
-        mine = rows[:, pl.ds(b * side, side)].T
+        waiting = jnp.arange(rows.shape[0])[:, None] < count[0]
+        mine = jnp.where(waiting, rows[:, pl.ds(b * side, side)], 0.0).T
 
         def one(c: Array, _: None) -> None:
             place = tile_count(b) + c

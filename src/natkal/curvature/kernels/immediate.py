@@ -4,6 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from natkal.curvature.kernels.base import Learned
 from natkal.typing import Array, Float
 
 
@@ -25,11 +26,9 @@ class Immediate:
         """Rows P, as (P rows')', which is faster in a batch of small matrices."""
         return (store @ rows.T).T
 
-    def learn(
-        self, store: Float[Array, "p p"], down: Float[Array, "r p"], keep: Float[Array, ""]
-    ) -> Float[Array, "p p"]:
+    def learn(self, store: Float[Array, "p p"], down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
         """P <- P / keep - down' down."""
-        return store / keep - down.T @ down
+        return Learned(store=store / keep - down.T @ down, declined=store)
 
     def to_dense(self, store: Float[Array, "p p"]) -> Float[Array, "p p"]:
         """P as stored."""

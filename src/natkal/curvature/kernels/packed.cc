@@ -240,16 +240,16 @@ ffi::Error MultiplyCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D>
 }
 
 template <ffi::DataType D>
-ffi::Error FoldCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> u, ffi::Buffer<D> scale,
-                    ffi::Buffer<ffi::S32> due, ffi::ResultBuffer<D> out) {
+ffi::Error FoldCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> u, ffi::Buffer<ffi::S32> count,
+                    ffi::Buffer<D> scale, ffi::ResultBuffer<D> out) {
   auto dims = u.dimensions();
-  int64_t size = dims[dims.size() - 1], rows = dims[dims.size() - 2], batch = due.element_count();
+  int64_t size = dims[dims.size() - 1], rows = dims[dims.size() - 2], batch = count.element_count();
   int64_t each = batch ? cov.element_count() / batch : 0;
   if (out->typed_data() != cov.typed_data())
     std::memcpy(out->typed_data(), cov.typed_data(), cov.size_bytes());
   for (int64_t i = 0; i < batch; ++i)
-    if (due.typed_data()[i])
-      Fold(pool, out->typed_data() + i * each, u.typed_data() + i * rows * size, scale.typed_data()[i], rows, size);
+    if (int64_t used = count.typed_data()[i]; used > 0)
+      Fold(pool, out->typed_data() + i * each, u.typed_data() + i * rows * size, scale.typed_data()[i], used, size);
   return ffi::Error::Success();
 }
 
@@ -262,8 +262,8 @@ ffi::Error FoldCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> u, 
 #define FOLD(NAME, D)                                                                      \
   XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, FoldCall<D>,                                         \
                                 ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>() \
-                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<D>>()              \
-                                    .Arg<ffi::Buffer<ffi::S32>>().Ret<ffi::Buffer<D>>())
+                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()       \
+                                    .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
 
 MULTIPLY(natkal_multiply_f32, ffi::F32);
 MULTIPLY(natkal_multiply_f64, ffi::F64);

@@ -8,7 +8,7 @@ import jax.ffi
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.typing import Array, Bool, Float
+from natkal.typing import Array, Float, Int
 
 Tiles = Float[Array, "tiles side side"]
 
@@ -67,15 +67,9 @@ class Native:
         """Rows C: every tile read once, used as itself and transposed."""
         return _call("multiply", rows)(base, rows)
 
-    def fold(
-        self,
-        base: Tiles,
-        rows: Float[Array, "b p"],
-        scale: Float[Array, ""],
-        due: Bool[Array, ""],
-    ) -> Tiles:
-        """C <- scale (C - U'U) in the same memory; nothing is touched where it is not due."""
-        return _call("fold", base, input_output_aliases={0: 0})(base, rows, scale, due.astype(jnp.int32))
+    def fold(self, base: Tiles, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Tiles:
+        """C <- scale (C - U'U) in the same memory; nothing is touched where nothing waits."""
+        return _call("fold", base, input_output_aliases={0: 0})(base, rows, count, scale)
 
 
 def _call(name: str, like: Array, **options: Any) -> Any:

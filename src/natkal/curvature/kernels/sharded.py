@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from natkal.curvature.kernels.deferred import Full
-from natkal.typing import Array, Bool, Float, Int
+from natkal.typing import Array, Float, Int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,27 +41,25 @@ class Sharded:
         """Each device its own columns of the result, then all of them to everyone."""
 
         def mine(base: Float[Array, "h p"], rows: Float[Array, "m p"]) -> Float[Array, "m q"]:
-            return jax.lax.all_gather(
-                self.full.multiply(base, rows), self.mesh.axis_names, axis=1, tiled=True
-            )
+            return jax.lax.all_gather(self.full.multiply(base, rows), self.mesh.axis_names, axis=1, tiled=True)
 
         everywhere = self._everywhere(mine, (self._by_row, PartitionSpec()), PartitionSpec())
         return everywhere(base, rows)[:, : rows.shape[1]]
 
     def fold(
-        self, base: Float[Array, "q p"], rows: Float[Array, "b p"], scale: Float[Array, ""], due: Bool[Array, ""]
+        self, base: Float[Array, "q p"], rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]
     ) -> Float[Array, "q p"]:
         """C <- scale (C - U'U), each device its rows."""
         height = base.shape[0] // self.mesh.size
         left = jnp.pad(rows, ((0, 0), (0, base.shape[0] - rows.shape[1])))
 
-        def mine(base: Array, left: Array, rows: Array, scale: Array, due: Array) -> Array:
-            first: Int[Array, ""] = jax.lax.axis_index(self.mesh.axis_names) * height
+        def mine(base: Array, left: Array, rows: Array, count: Array, scale: Array) -> Array:
+            first = jax.lax.axis_index(self.mesh.axis_names) * height
             own = jax.lax.dynamic_slice_in_dim(left, first, height, axis=1)
-            return self.full.fold_rows(base, own, rows, scale, due)
+            return self.full.fold_rows(base, own, rows, count, scale)
 
         replicated = (PartitionSpec(),) * 4
-        return self._everywhere(mine, (self._by_row, *replicated), self._by_row)(base, left, rows, scale, due)
+        return self._everywhere(mine, (self._by_row, *replicated), self._by_row)(base, left, rows, count, scale)
 
     @property
     def _by_row(self) -> PartitionSpec:
