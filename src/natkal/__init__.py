@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import Prediction as Prediction
     from natkal.engine import StepInfo as StepInfo
     from natkal.engine import averaged as averaged
+    from natkal.engine import compilation_cache as compilation_cache
     from natkal.engine import distance as distance
     from natkal.engine import ensemble as ensemble
     from natkal.engine import exact as exact
@@ -82,6 +83,7 @@ _HOME = {
     "Prediction": "natkal.engine",
     "StepInfo": "natkal.engine",
     "averaged": "natkal.engine",
+    "compilation_cache": "natkal.engine",
     "distance": "natkal.engine",
     "ensemble": "natkal.engine",
     "exact": "natkal.engine",

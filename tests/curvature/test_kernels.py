@@ -40,7 +40,9 @@ def test_the_same_under_vmap_when_some_observations_are_turned_down(kernel: str,
         for which in range(2):
             states[which], moved = steps[which](states[which], jnp.asarray(rows), jnp.asarray(accepted))
             assert np.all(np.isfinite(np.asarray(moved)[accepted]))
-    expected, found = (np.asarray(jax.vmap(each.to_dense)(state)) for each, state in zip(curvatures, states))
+    expected, found = (
+        np.asarray(jax.vmap(each.to_dense)(state)) for each, state in zip(curvatures, states, strict=True)
+    )
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
 
 

@@ -70,7 +70,7 @@ def test_growing_and_ragged_arrivals_compile_a_logarithm_of_times(learner: nk.Le
 
 
 def test_a_shard_moves_from_one_fleet_to_another(fleet: Fleet) -> None:
-    keys, inputs, targets = rows(4, 4)
+    _, inputs, targets = rows(4, 4)
     state, _ = fleet.update(fleet.init(jnp.zeros(SIZE)), np.arange(4), inputs, targets)
     expected = np.asarray(state.members.params)
     other = fleet.import_shard(fleet.init(jnp.zeros(SIZE)), [1, 9], fleet.export_shard(state, [3, 2]))

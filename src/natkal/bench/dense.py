@@ -1,4 +1,4 @@
-"""`natkal bench dense`: a step of the dense filter against one read of its matrix, against the textbook and against peers.
+"""`natkal bench dense`: a step of the dense filter against one read of its matrix, the textbook and peers.
 
 One step is the Jacobian of a tanh network, the update of its parameters and of P. All times of a row are from one run,
 interleaved. The textbook is `P - K S K'` in a `lax.scan`, as peers and tutorials write it.
@@ -35,7 +35,7 @@ KERNELS = (None, "jax")
 """What nk.dense() takes by itself, and the best without a compiler."""
 
 
-def make_model(hidden: int, outputs: int, dtype: str) -> nk.static_model:
+def make_model(hidden: int, outputs: int, dtype: str) -> Any:
     """A network with one hidden layer: a regression for one output, a classifier for more."""
     family = nk.families.Gaussian(1.0) if outputs == 1 else nk.families.Categorical(outputs, minimal=False)
     params = nk.mlp_params(jax.random.key(0), (INPUTS, hidden, outputs))

@@ -15,7 +15,7 @@ PARAMETERS = 20
 Report = Callable[[str], None]
 
 
-def make_fleet(count: int) -> nk.fleet:
+def make_fleet(count: int) -> Any:
     """Linear regressions with 20 weights, float32."""
     model = nk.static_model(lambda w, u: w @ u, jnp.zeros(PARAMETERS, jnp.float32), nk.families.Gaussian(1.0))
     return nk.fleet(nk.online(model, prior_cov=1.0, rates=nk.fading(1e-3)), count)

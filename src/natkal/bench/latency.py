@@ -1,4 +1,4 @@
-"""`natkal bench latency`: one observation per call against the same steps in a scan; and how long the first answer takes."""
+"""`natkal bench latency`: one observation per call against a scan; and how long the first answer takes."""
 
 import subprocess
 import sys

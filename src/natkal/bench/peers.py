@@ -1,9 +1,9 @@
-"""The same filter in other libraries: a function `make(model, inputs, targets)` returns a call that runs through all rows.
+"""The same filter in other libraries: `make(model, inputs, targets)` returns a call that runs through all rows.
 
-One output with unit noise, prior variance 0.1, parameters that stand still; each library is used as its documentation says.
+One output with unit noise, prior variance 0.1, parameters that stand still; each library is used as documented.
 A library that is not installed raises ImportError and is left out.
 """
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportArgumentType=false, reportOptionalSubscript=false
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +44,6 @@ def dynamax(model: Any, inputs: np.ndarray, targets: np.ndarray) -> Callable[[],
 
 def cuthbert(model: Any, inputs: np.ndarray, targets: np.ndarray) -> Callable[[], Any]:
     """Moment linearisation (square-root form), one row after the other."""
-    import cuthbert as library
     from cuthbert.gaussian import moments
 
     theta, mean = ravel(model.params), _mean(model)

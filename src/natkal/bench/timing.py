@@ -9,7 +9,7 @@ import numpy as np
 
 
 def interleaved(functions: dict[str, Callable[[], Any]], rounds: int = 7) -> dict[str, float]:
-    """Seconds of the fastest call of each, one after the other in every round; a first round (compilation) is left out."""
+    """Seconds of the fastest call of each, one after the other in every round; the first round (compiling) is out."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for turn in range(rounds + 1):
         for name, function in functions.items():
@@ -21,7 +21,7 @@ def interleaved(functions: dict[str, Callable[[], Any]], rounds: int = 7) -> dic
 
 
 def one_read(matrix: jax.Array) -> dict[str, Callable[[], Any]]:
-    """Ways to read a matrix once; the fastest is the floor: XLA's product with a vector and its sum, and NumPy's product."""
+    """Ways to read a matrix once, of which the fastest is the floor: products by XLA and NumPy, and a sum."""
     product, total, vector = jax.jit(lambda matrix, vector: matrix @ vector), jax.jit(jax.numpy.sum), matrix[0]
     ways: dict[str, Callable[[], Any]] = {
         "read: product": lambda: product(matrix, vector),
@@ -54,4 +54,5 @@ class Held:
 
     def temporary_bytes(self) -> int:
         """What a call needs beside its state and arguments."""
-        return int(self.compiled.memory_analysis().temp_size_in_bytes)
+        analysis = self.compiled.memory_analysis()
+        return 0 if analysis is None else int(analysis.temp_size_in_bytes)

@@ -1,6 +1,7 @@
 """The step, once, and the loop around it."""
 
 from natkal.engine.averaging import Averaged, averaged
+from natkal.engine.cache import compilation_cache
 from natkal.engine.control import StepControl, step_control
 from natkal.engine.distance import Distance, distance
 from natkal.engine.ensemble import Ensemble, ensemble
@@ -33,6 +34,7 @@ __all__ = [
     "StepControl",
     "StepInfo",
     "averaged",
+    "compilation_cache",
     "distance",
     "ensemble",
     "exact",

@@ -65,21 +65,20 @@ class Fleet:
             chosen = np.concatenate([rows, np.zeros(wide - len(rows), rows.dtype)])
             places = np.concatenate([slots[rows], np.full(wide - len(rows), size)]).astype(np.int32)
             advance = self._together if together else self._in_turn
-            members, infos = advance(
-                members, places, jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], inputs), targets[chosen]
-            )
+            picked = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], (inputs, targets))
+            members, infos = advance(members, places, *picked)
             order.append(rows)
-            pieces.append(jax.tree.map(lambda leaf, count=len(rows): leaf[:count], infos))
+            pieces.append(jax.tree.map(lambda leaf, rows=rows: leaf[: len(rows)], infos))
         back = np.argsort(np.concatenate(order))
         stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[back], *pieces)
         return FleetState(members=members, start=state.start), stacked
 
     def learn(self, state: FleetState, inputs: Any, targets: Any) -> FleetState:
-        """One row for each learner in turn, values already checked, telling nothing: the fastest way. `state` is used up."""
+        """One row for each learner, values already checked, telling nothing: the fastest way. `state` is used up."""
         return FleetState(members=self._quietly(state.members, inputs, targets), start=state.start)
 
     def predict(self, state: FleetState, keys: Sequence[int] | np.ndarray, inputs: Any) -> Prediction:
-        """What learner `keys[i]` expects for row i of `inputs`; a key never seen expects what every learner starts with."""
+        """What learner `keys[i]` expects for row i of `inputs`; a key never seen, what every learner starts with."""
         slots = _checked(keys, None)
         size = _length(state.members)
         return self._predictions(state, np.minimum(slots, size).astype(np.int32), inputs)

@@ -1,4 +1,4 @@
-"""A learner that is called once per observation, as a service is: its state stays on the device and is updated in place."""
+"""A learner that is called once per observation, as a service is: its state stays in place on the device."""
 
 import math
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from natkal.engine.state import LearnerState, Prediction, StepInfo
 from natkal.typing import Array
 
 SMALL = 4096
-"""Arrays of fewer numbers travel together, one vector per dtype: each array of a call costs it about two microseconds."""
+"""Arrays of fewer numbers travel together, one vector per dtype: each array of a call costs about two microseconds."""
 
 
 class Place(NamedTuple):

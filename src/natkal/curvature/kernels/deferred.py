@@ -14,11 +14,11 @@ LARGEST_SCALE = 1e3
 
 
 class Waiting(NamedTuple):
-    """`base` is C in the layout's own form; the first `count` of `rows` are U, what is below them is finite and void."""
+    """`base` is C in the layout's own form; the first `used` of `rows` are U, what lies below is finite and void."""
 
     base: Any
     rows: Float[Array, "b p"]
-    count: Int[Array, ""]
+    used: Int[Array, ""]
     scale: Float[Array, ""]
 
 
@@ -55,23 +55,23 @@ class Deferred:
         return Waiting(
             base=self.layout.pack(cov),
             rows=jnp.zeros((self.capacity, len(cov)), cov.dtype),
-            count=jnp.zeros((), jnp.int32),
+            used=jnp.zeros((), jnp.int32),
             scale=jnp.ones((), cov.dtype),
         )
 
     def settle(self, store: Waiting, room: int) -> Waiting:
         """Fold what waits where fewer than `room` rows are free, or where C and P have grown too far apart."""
-        due = (store.count + min(room, self.capacity) > self.capacity) | (store.scale > LARGEST_SCALE)
+        due = (store.used + min(room, self.capacity) > self.capacity) | (store.scale > LARGEST_SCALE)
         return Waiting(
-            base=self.layout.fold(store.base, store.rows, jnp.where(due, store.count, 0), store.scale),
+            base=self.layout.fold(store.base, store.rows, jnp.where(due, store.used, 0), store.scale),
             rows=store.rows,
-            count=jnp.where(due, 0, store.count),
+            used=jnp.where(due, 0, store.used),
             scale=jnp.where(due, 1.0, store.scale),
         )
 
     def multiply(self, store: Waiting, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
         """Scale (rows C - (rows U') U)."""
-        shares = jnp.where(in_use(store.count, self.capacity), store.rows @ rows.T, 0.0)
+        shares = jnp.where(in_use(store.used, self.capacity), store.rows @ rows.T, 0.0)
         return store.scale * (self.layout.multiply(store.base, rows) - shares.T @ store.rows)
 
     def learn(self, store: Waiting, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
@@ -90,13 +90,13 @@ class Deferred:
     def to_dense(self, store: Waiting) -> Float[Array, "p p"]:
         """P, multiplied out."""
         base = self.layout.unpack(store.base, store.rows.shape[1])
-        waiting = jnp.where(in_use(store.count, self.capacity), store.rows, 0.0)
+        waiting = jnp.where(in_use(store.used, self.capacity), store.rows, 0.0)
         return store.scale * (base - waiting.T @ waiting)
 
     def _wait(self, store: Waiting, down: Float[Array, "r p"]) -> Waiting:
         finite = jnp.where(jnp.isfinite(down), down, 0.0) / jnp.sqrt(store.scale)
-        rows = jax.lax.dynamic_update_slice(store.rows, finite, (store.count, jnp.zeros((), jnp.int32)))
-        return Waiting(base=store.base, rows=rows, count=store.count + len(down), scale=store.scale)
+        rows = jax.lax.dynamic_update_slice(store.rows, finite, (store.used, jnp.zeros((), jnp.int32)))
+        return Waiting(base=store.base, rows=rows, used=store.used + len(down), scale=store.scale)
 
 
 def in_use(count: Int[Array, ""], capacity: int) -> Bool[Array, "b 1"]:

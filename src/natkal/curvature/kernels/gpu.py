@@ -21,15 +21,15 @@ class Triton:
     """Tiles of `side` x `side`, a power of two.
 
     A program of the product takes `group` block rows and `chunk` block columns. Along a column it sums what the tiles
-    add to that column of the result, along its rows what they add, transposed, to the rows; both go to a table of partial
-    results, one line per group and one per chunk, which is small beside C and is summed in a fixed order.
+    add to that column of the result, along its rows what they add, transposed, to the rows; both go to tables of
+    partial results, one line per group and one per chunk, which is small beside C and is summed in a fixed order.
     `interpret` runs the same programs without a GPU, for tests.
     """
 
     side: int = 64
-    group: int = 8
+    group: int = 4
     chunk: int = 64
-    warps: int = 8
+    warps: int = 4
     stages: int = 2
     interpret: bool = False
 
@@ -127,7 +127,7 @@ def _multiply_program(tiles: Any, x: Any, along: Any, across: Any, *, layout: Tr
     sums = (empty,) * group
     start = jnp.minimum(column * chunk, first)
     sums = jax.lax.fori_loop(start, jnp.minimum(start + chunk, first), full_column, sums)
-    # The first chunk's program takes the columns at the diagonal. Triton wants bounds that are int32 values, not literals.
+    # The first chunk's program takes the columns at the diagonal. Triton wants bounds that are values, not literals.
     none = column * 0
     sums = jax.lax.fori_loop(none, jnp.maximum(group - column * group, none), last_columns, sums)
     for g in range(group):

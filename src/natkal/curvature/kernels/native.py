@@ -1,4 +1,4 @@
-"""The compiled kernel for CPUs: built once from `packed.cc` where there is a C++ compiler, absent where there is none."""
+"""The compiled kernel for CPUs: built once from `packed.cc` where there is a C++ compiler, absent elsewhere."""
 
 import ctypes
 import functools
@@ -47,7 +47,7 @@ def _built() -> Path:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise OSError("no C++ compiler")
-    stamp = "\n".join([SOURCE.read_text(), compiler, *FLAGS, jax.lib.__version__, _processor()])
+    stamp = "\n".join([SOURCE.read_text(), compiler, *FLAGS, jax.__version__, _processor()])
     library = cache_folder() / f"packed-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
