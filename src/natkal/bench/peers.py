@@ -44,6 +44,7 @@ def dynamax(model: Any, inputs: np.ndarray, targets: np.ndarray) -> Callable[[],
 
 def cuthbert(model: Any, inputs: np.ndarray, targets: np.ndarray) -> Callable[[], Any]:
     """Moment linearisation (square-root form), one row after the other."""
+    import cuthbert as library
     from cuthbert.gaussian import moments
 
     theta, mean = ravel(model.params), _mean(model)
@@ -58,13 +59,7 @@ def cuthbert(model: Any, inputs: np.ndarray, targets: np.ndarray) -> Callable[[]
     built = moments.build_filter(theta, jnp.sqrt(PRIOR_VARIANCE) * jnp.eye(size), dynamics, observation)
     rows = (jnp.asarray(inputs), jnp.asarray(targets))
 
-    @jax.jit
-    def filtered(rows: Any) -> Any:
-        def step(state: Any, row: Any) -> Any:
-            return built.filter_combine(state, built.filter_prepare(row)), None
-
-        return jax.lax.scan(step, built.init_prepare(), rows)[0].mean
-
+    filtered = jax.jit(lambda rows: library.filter(built, rows, built.init_prepare()).mean[-1])
     return lambda: filtered(rows)
 
 

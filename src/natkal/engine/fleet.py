@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -38,11 +38,11 @@ class Fleet:
         return FleetState(members=spread(start, self.size), start=start)
 
     def update(
-        self, state: FleetState, keys: Sequence[int] | np.ndarray | None, inputs: Any, targets: Any
+        self, state: FleetState, keys: Any, inputs: Any, targets: Any
     ) -> tuple[FleetState, StepInfo]:
         """Row i is learned by learner `keys[i]`; the rows of one learner in their order. `state` is used up.
 
-        `keys=None` means one row for each learner in turn. A key beyond the last learner makes room: the fleet doubles,
+        `keys` are integers, as many as rows; `keys=None` means one row for each learner in turn. A key beyond the last learner makes room: the fleet doubles,
         so that growing to n costs log2(n) compilations. Returns what each row told, in the order of the rows.
         """
         check_stream(self.learner.model, inputs, targets)
@@ -77,7 +77,7 @@ class Fleet:
         """One row for each learner, values already checked, telling nothing: the fastest way. `state` is used up."""
         return FleetState(members=self._quietly(state.members, inputs, targets), start=state.start)
 
-    def predict(self, state: FleetState, keys: Sequence[int] | np.ndarray, inputs: Any) -> Prediction:
+    def predict(self, state: FleetState, keys: Any, inputs: Any) -> Prediction:
         """What learner `keys[i]` expects for row i of `inputs`; a key never seen, what every learner starts with."""
         slots = _checked(keys, None)
         size = _length(state.members)
@@ -87,14 +87,14 @@ class Fleet:
         """One learner's state, as `nk.online`'s functions take it."""
         return jax.tree.map(lambda leaf: leaf[key], state.members)
 
-    def export_shard(self, state: FleetState, keys: Sequence[int] | np.ndarray) -> LearnerState:
+    def export_shard(self, state: FleetState, keys: Any) -> LearnerState:
         """The states of these learners with a leading axis, to keep elsewhere or to import into another fleet."""
         slots = _checked(keys, None)
         if slots.max(initial=-1) >= _length(state.members):
             raise ValueError(f"keys: {int(slots.max())} is not in this fleet of {_length(state.members)}")
         return _take(state.members, slots)
 
-    def import_shard(self, state: FleetState, keys: Sequence[int] | np.ndarray, shard: LearnerState) -> FleetState:
+    def import_shard(self, state: FleetState, keys: Any, shard: LearnerState) -> FleetState:
         """The fleet in which learners `keys` are those of an exported shard, in its order. `state` is used up."""
         slots = _checked(keys, _length(shard))
         members = self._grown(state, int(slots.max(initial=0)) + 1)
@@ -194,7 +194,7 @@ def _length(members: Any) -> int:
     return jax.tree.leaves(members)[0].shape[0]
 
 
-def _checked(keys: Sequence[int] | np.ndarray, count: int | None) -> np.ndarray:
+def _checked(keys: Any, count: int | None) -> np.ndarray:
     slots = np.asarray(keys)
     if slots.ndim != 1 or not np.issubdtype(slots.dtype, np.integer) or (count is not None and len(slots) != count):
         raise ValueError(f"keys: must be {'' if count is None else count} integers, got {slots.dtype} {slots.shape}")

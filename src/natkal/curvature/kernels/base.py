@@ -1,6 +1,6 @@
 """The seam below the dense filter: how P is kept, multiplied and corrected."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from natkal.typing import Array, Float
 
@@ -12,6 +12,7 @@ class Learned(NamedTuple):
     declined: Any
 
 
+@runtime_checkable
 class Kernel(Protocol):
     """A covariance matrix in memory."""
 

@@ -1,7 +1,7 @@
 """P = scale (C - U'U): corrections wait as rows of U and are folded into C together, so that a step only reads C."""
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ class Waiting(NamedTuple):
     scale: Float[Array, ""]
 
 
+@runtime_checkable
 class Layout(Protocol):
     """How C lies in memory, and the two passes over it."""
 
