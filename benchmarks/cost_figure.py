@@ -1,7 +1,7 @@
 """Cost of a step against p, from `natkal bench dense --part growth --part peers --json`, as an SVG.
 
-    natkal bench dense --part growth --part peers --json > cost.json
-    python benchmarks/cost_figure.py cost.json docs/cost.svg
+natkal bench dense --part growth --part peers --json > cost.json
+python benchmarks/cost_figure.py cost.json docs/cost.svg
 """
 
 import json

@@ -37,13 +37,12 @@ class Fleet:
         start = self.learner.init(params, key)
         return FleetState(members=spread(start, self.size), start=start)
 
-    def update(
-        self, state: FleetState, keys: Any, inputs: Any, targets: Any
-    ) -> tuple[FleetState, StepInfo]:
+    def update(self, state: FleetState, keys: Any, inputs: Any, targets: Any) -> tuple[FleetState, StepInfo]:
         """Row i is learned by learner `keys[i]`; the rows of one learner in their order. `state` is used up.
 
-        `keys` are integers, as many as rows; `keys=None` means one row for each learner in turn. A key beyond the last learner makes room: the fleet doubles,
-        so that growing to n costs log2(n) compilations. Returns what each row told, in the order of the rows.
+        `keys` are integers, as many as rows; `keys=None` means one row for each learner in turn. A key beyond the last
+        learner makes room: the fleet doubles, so that growing to n costs log2(n) compilations. Returns what each row
+        told, in the order of the rows.
         """
         check_stream(self.learner.model, inputs, targets)
         slots = np.arange(len(targets)) if keys is None else _checked(keys, len(targets))
