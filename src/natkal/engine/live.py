@@ -122,5 +122,7 @@ def live(learner: Learner, state: LearnerState) -> Live:
     ...     info = service.step(1.0, 1.0)
     >>> round(float(service.state.params), 6)
     0.75
+    >>> round(float(service.predict(2.0).mean[0]), 6)
+    1.5
     """
     return Live(learner, state)
