@@ -126,13 +126,13 @@ def growth(report: Report, sizes: tuple[int, ...] = (17, 40, 83, 166, 333, 500))
     return {"rows": rows, "exponent": float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])}
 
 
-def compare(report: Report, hidden: tuple[int, ...] = (17, 83)) -> dict[str, Any]:
+def compare(report: Report, hidden: tuple[int, ...] = (17, 48)) -> dict[str, Any]:
     """Peers that are installed, one output, float64, a linear-Gaussian view of the same network; the rest is named."""
     rows = []
     for units in hidden:
         with jax.enable_x64(True):
             model = make_model(units, 1, "float64")
-            steps = 20
+            steps = 10
             inputs, targets = rows_for(model, steps, "float64")
             learner = nk.online(model, prior_cov=0.1)
             ours = Held(scanned(learner), _own(learner.init(model.params)), inputs, targets)
