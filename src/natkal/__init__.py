@@ -27,11 +27,14 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import Prediction as Prediction
     from natkal.engine import StepInfo as StepInfo
     from natkal.engine import averaged as averaged
+    from natkal.engine import compilation_cache as compilation_cache
     from natkal.engine import distance as distance
     from natkal.engine import ensemble as ensemble
     from natkal.engine import exact as exact
     from natkal.engine import fading as fading
+    from natkal.engine import fleet as fleet
     from natkal.engine import learning_rate as learning_rate
+    from natkal.engine import live as live
     from natkal.engine import online as online
     from natkal.engine import outer_product as outer_product
     from natkal.engine import plan as plan
@@ -80,11 +83,14 @@ _HOME = {
     "Prediction": "natkal.engine",
     "StepInfo": "natkal.engine",
     "averaged": "natkal.engine",
+    "compilation_cache": "natkal.engine",
     "distance": "natkal.engine",
     "ensemble": "natkal.engine",
     "exact": "natkal.engine",
     "fading": "natkal.engine",
+    "fleet": "natkal.engine",
     "learning_rate": "natkal.engine",
+    "live": "natkal.engine",
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
     "plan": "natkal.engine",

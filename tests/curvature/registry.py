@@ -8,6 +8,7 @@ import pytest
 
 import natkal as nk
 from natkal.curvature import Curvature
+from natkal.curvature.kernels import native
 
 # Two layers, 3-2-1: the parameters of unit j are column j of the weight and entry j of the bias.
 LAYOUT = (("[0]['bias']", (2,)), ("[0]['weight']", (3, 2)), ("[1]['bias']", (1,)), ("[1]['weight']", (2, 1)))
@@ -147,9 +148,14 @@ def projected(
     return lambda prior_cov: Projected(prior_cov, project, covariance=covariance)
 
 
+IDENTITY = block_diagonal([range(P)])
 DIAGONAL = block_diagonal([[index] for index in range(P)])
 REGISTRY = [
     Entry("dense", lambda: nk.dense(prior_directions=P), projected(lambda matrix: matrix)),
+    *[
+        Entry(f"dense {kernel}", lambda kernel=kernel: nk.dense(prior_directions=P, kernel=kernel), projected(IDENTITY))
+        for kernel in ("deferred", *(["cpu"] if native.available() else []))
+    ],
     Entry("square root", lambda: nk.square_root(prior_directions=P), projected(lambda matrix: matrix)),
     Entry("information", nk.information, projected(lambda matrix: matrix), float64=True),
     Entry("diagonal", lambda: nk.diagonal(), projected(DIAGONAL)),

@@ -77,7 +77,8 @@ def test_plan_counts_bytes_and_refuses_before_allocating(rtol: float) -> None:
     result = nk.plan(big, memory=4 * 10**9)
     costs = {cost.name: cost for cost in result.costs}
     assert result.parameters == 79_510
-    assert costs["dense"].state_bytes == 79_510**2 * item
+    assert 0.5 < costs["dense"].state_bytes / (79_510**2 * item) < 1.01  # a triangle or a matrix, and what waits
+    assert costs["dense"].kernel is not None
     assert not costs["dense"].fits
     assert costs['blocks(by="neuron")'].state_bytes == (100 * 785**2 + 10 * 101**2) * item
     assert costs["kronecker()"].state_bytes == (785**2 + 100**2 + 101**2 + 10**2 + 4) * item

@@ -5,6 +5,10 @@ tells the person watching, and `tables(results) -> [(title, rows, columns)]`, th
 """
 
 BENCHMARKS = {
+    "dense": "natkal.bench.dense",
+    "fleet": "natkal.bench.fleet",
+    "gpu": "natkal.bench.gpu",
+    "latency": "natkal.bench.latency",
     "curvature": "natkal.bench.curvature",
     "frontends": "natkal.bench.frontends",
     "learning": "natkal.bench.learning",

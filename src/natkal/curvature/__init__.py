@@ -1,6 +1,6 @@
 """What is known about the parameters."""
 
-from natkal.curvature.base import Curvature, Prior, Response, Update
+from natkal.curvature.base import Curvature, Prior, Response, Update, chosen
 from natkal.curvature.blocks import Blocks, blocks
 from natkal.curvature.dense import Dense, dense
 from natkal.curvature.diagonal import Diagonal, diagonal
@@ -29,6 +29,7 @@ __all__ = [
     "Update",
     "attenuated",
     "blocks",
+    "chosen",
     "correction",
     "dense",
     "diagonal",

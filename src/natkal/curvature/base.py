@@ -4,7 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from natkal.typing import Array, Float
+import jax
+import jax.numpy as jnp
+
+from natkal.typing import Array, Bool, Float
 
 
 class Prior(NamedTuple):
@@ -33,11 +36,22 @@ class Response(NamedTuple):
 
 
 class Update(NamedTuple):
-    """The state after an observation, the step of the parameters, and rows P rows' as it was before."""
+    """The state after an observation, the step of the parameters, and rows P rows' as it was before.
+
+    `declined` knows what was known before, for a caller who turns the observation down; None: the old state itself.
+    Where it shares a matrix with `state`, choosing between the two moves nothing.
+    """
 
     state: Any
     step: Float[Array, " p"]
     gram: Float[Array, "m m"]
+    declined: Any = None
+
+
+def chosen(accepted: Bool[Array, ""], update: Update, before: Any) -> Any:
+    """The state to go on with: the new one where the observation was accepted, else what was known before it."""
+    declined = before if update.declined is None else update.declined
+    return jax.tree.map(lambda new, old: new if new is old else jnp.where(accepted, new, old), update.state, declined)
 
 
 @runtime_checkable

@@ -2,21 +2,23 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from natkal.curvature.base import Prior, Response, Update
 from natkal.curvature.innovation import attenuated, correction
+from natkal.curvature.kernels import KERNELS, Kernel, best, size_of
 from natkal.curvature.prior import KeptPrior, keep_prior, renew, respond_with_prior, with_prior_rows
 from natkal.typing import Array, Float
 
 
 class DenseState(NamedTuple):
-    """The covariance P, and the prior if it is kept."""
+    """The covariance P as its kernel keeps it, and the prior if it is kept."""
 
-    cov: Float[Array, "p p"]
+    cov: Any
     prior: KeptPrior | None
 
 
@@ -25,13 +27,18 @@ class Dense:
     """The covariance form of Def. 5 without its R^-1; build it with `dense`."""
 
     prior_directions: int
+    kernel: str | None = None
+    mesh: Mesh | None = None
+
+    def kernel_for(self, size: int) -> Kernel:
+        """What keeps and moves P for so many parameters, here."""
+        return best(self.kernel, self.mesh, size)
 
     def init(self, prior: Prior) -> DenseState:
         """P_0."""
         if prior.cov is None:
             raise ValueError("prior_cov: dense curvature needs a prior covariance, got None (a diffuse start)")
-        cov = jnp.diag(prior.cov) if prior.cov.ndim == 1 else prior.cov
-        return DenseState(cov=cov, prior=keep_prior(prior))
+        return DenseState(cov=self.kernel_for(len(prior.cov)).start(prior.cov), prior=keep_prior(prior))
 
     def update(
         self,
@@ -43,43 +50,47 @@ class Dense:
         offset: Float[Array, " p"] | None = None,
     ) -> Update:
         """P <- P/keep - U'U, reading P once for the products with all rows."""
+        kernel = self.kernel_for(rows.shape[1])
         renewal = renew(state.prior, keep, restore, self.prior_directions)
         stacked = with_prior_rows(renewal, rows)
-        images = stacked @ state.cov
+        settled = kernel.settle(state.cov, len(stacked))
+        images = kernel.multiply(settled, stacked)
         before = images @ stacked.T
         gram = before / keep
         factor, push = respond_with_prior(renewal, gram, respond, offset)
         down = correction(gram, factor) @ images / keep
+        learned = kernel.learn(settled if len(down) <= len(stacked) else kernel.settle(settled, len(down)), down, keep)
         return Update(
-            state=DenseState(
-                cov=state.cov / keep - down.T @ down, prior=state.prior if renewal is None else renewal.state
-            ),
+            state=DenseState(cov=learned.store, prior=state.prior if renewal is None else renewal.state),
             step=attenuated(gram, factor, push) @ images / keep,
             gram=before[-len(rows) :, -len(rows) :],
+            declined=DenseState(cov=learned.declined, prior=state.prior),
         )
 
     def transition(
         self, state: DenseState, jacobian: Float[Array, "p p"], noise: Float[Array, "p p"] | None
     ) -> DenseState:
         """P <- F P F' + Q   (Def. 5, transition step)."""
-        moved = jacobian @ state.cov @ jacobian.T
-        return DenseState(cov=moved if noise is None else moved + noise, prior=state.prior)
+        moved = jacobian @ self.to_dense(state) @ jacobian.T
+        cov = self.kernel_for(len(jacobian)).start(moved if noise is None else moved + noise)
+        return DenseState(cov=cov, prior=state.prior)
 
     def solve(self, state: DenseState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""
-        return state.cov @ vector
+        return self.kernel_for(len(vector)).multiply(state.cov, vector[None])[0]
 
     def quadratic(self, state: DenseState, rows: Float[Array, "m p"]) -> Float[Array, "m m"]:
         """Rows P rows'."""
-        return rows @ state.cov @ rows.T
+        return self.kernel_for(rows.shape[1]).multiply(state.cov, rows) @ rows.T
 
     def to_dense(self, state: DenseState) -> Float[Array, "p p"]:
-        """P, as stored."""
-        return state.cov
+        """P in full."""
+        return self.kernel_for(size_of(state.cov)).to_dense(state.cov)
 
     def sample(self, state: DenseState, key: Array) -> Float[Array, " p"]:
         """One draw from N(0, P)."""
-        return jnp.linalg.cholesky(state.cov) @ jax.random.normal(key, state.cov.shape[:1], state.cov.dtype)
+        cov = self.to_dense(state)
+        return jnp.linalg.cholesky(cov) @ jax.random.normal(key, cov.shape[:1], cov.dtype)
 
 
 def check_directions(prior_directions: int) -> None:
@@ -88,12 +99,25 @@ def check_directions(prior_directions: int) -> None:
         raise ValueError(f"prior_directions: must be at least 1, got {prior_directions}")
 
 
-def dense(*, prior_directions: int = 8) -> Dense:
+def dense(*, prior_directions: int = 8, kernel: str | None = None, mesh: Mesh | None = None) -> Dense:
     """The full covariance matrix of the parameters.
 
     `prior_directions` matters with `prior_weight` only: how many directions of the kept prior are renewed at each step.
     With at least p of them Prop. 4 is exact, at a cost of p^3; with fewer, a step costs p^2 and the stored precision
     lacks at most a share `1 - (1 - fading)^(p / prior_directions)` of the prior.
+
+    `kernel` says how the matrix is kept and moved; all learn the same, to rounding, and the fastest one for the size
+    and the platform is taken unless one is named: "immediate", "deferred" (corrections wait and are folded in
+    together), "jax" (the better of these two), "cpu" (one triangle, compiled), "gpu" (one triangle, in Triton).
+
+    `mesh` spreads the rows of the matrix over the devices of a mesh, of one process or of many; a step then sends p
+    numbers for each row of the observation from device to device, and no more.
     """
     check_directions(prior_directions)
-    return Dense(prior_directions=prior_directions)
+    if kernel is not None and kernel not in KERNELS:
+        raise ValueError(f"kernel: must be one of {', '.join(KERNELS)}, got {kernel!r}")
+    if mesh is not None and kernel not in (None, "deferred"):
+        raise ValueError(f"kernel: {kernel!r} works on one device; leave it out with a mesh")
+    # Axes of a mesh may be of kinds that ask for sharded types throughout; the compiler is to place the rest here.
+    plain = None if mesh is None else Mesh(mesh.devices, mesh.axis_names)
+    return Dense(prior_directions=prior_directions, kernel=kernel, mesh=plain)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from natkal.curvature import Response
+from natkal.curvature import Response, chosen
 from natkal.engine import counter
 from natkal.engine.checks import in_precision_of
 from natkal.engine.control import Seen, capped
@@ -75,9 +75,9 @@ def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any)
             prior_params=state.prior_params,
         )
         finite = jnp.isfinite(update.step @ update.step) & jnp.all(jnp.isfinite(update.gram))
-        kept = jax.tree.map(
-            lambda new, old: jnp.where(finite, new, old), learned._replace(key=()), state._replace(key=())
-        )
+        rest, before = learned._replace(key=(), curvature=()), state._replace(key=(), curvature=())
+        kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), rest, before)
+        kept = kept._replace(curvature=chosen(finite, update, state.curvature))
         info = StepInfo(
             log_prob=looks.log_prob,
             prediction=jax.vmap(partial(make_prediction, learner.model.outputs))(

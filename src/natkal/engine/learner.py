@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from natkal.curvature import Curvature, Response, Update, dense
+from natkal.curvature import Curvature, Response, Update, chosen, dense
 from natkal.engine import counter
 from natkal.engine.blur import blurred
 from natkal.engine.checks import check_observation, check_params, explain_shapes, in_precision_of
@@ -171,7 +171,9 @@ class Learner:
             prior_params=state.prior_params,
         )
         accepted = info.accepted & jnp.isfinite(update.step @ update.step)
-        kept = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), learned, state._replace(key=next_key))
+        rest, before = learned._replace(curvature=()), state._replace(curvature=(), key=next_key)
+        kept = jax.tree.map(lambda new, old: new if new is old else jnp.where(accepted, new, old), rest, before)
+        kept = kept._replace(curvature=chosen(accepted, update, state.curvature))
         return kept, info._replace(accepted=accepted)
 
     def _relinearized(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.curvature import Curvature, Prior, blocks, dense, diagonal, kronecker, low_rank, quasi_diagonal
+from natkal.curvature import Curvature, Dense, Prior, blocks, dense, diagonal, kronecker, low_rank, quasi_diagonal
 from natkal.models import Model
 
 CANDIDATES: dict[str, Curvature] = {
@@ -28,7 +28,10 @@ DENSE_WORK = 1e9
 
 
 class Cost(NamedTuple):
-    """Bytes kept, bytes a step needs at once, operations per observation, seconds per step where measured."""
+    """Bytes kept, bytes a step needs at once, operations per observation, seconds per step where measured.
+
+    `kernel` is how the dense matrix would be kept and moved here; None for other structures.
+    """
 
     name: str
     state_bytes: int
@@ -36,6 +39,7 @@ class Cost(NamedTuple):
     work: float
     seconds: float | None
     fits: bool
+    kernel: str | None = None
 
 
 class Plan(NamedTuple):
@@ -51,7 +55,8 @@ class Plan(NamedTuple):
         lines.append(f"{'curvature':22}{'keeps':>10}{'step needs':>12}{'work':>10}{'time':>11}")
         for cost in self.costs:
             seconds = "" if cost.seconds is None else f"{cost.seconds * 1e3:.2f} ms"
-            note = "" if cost.fits else "  does not fit"
+            note = "" if cost.kernel is None else f"  {cost.kernel} kernel"
+            note += "" if cost.fits else "  does not fit"
             mark = "  <- take this" if cost.name == self.recommended else ""
             lines.append(
                 f"{cost.name:22}{readable(cost.state_bytes):>10}{readable(cost.peak_bytes):>12}{cost.work:>10.1e}"
@@ -72,7 +77,8 @@ def plan(model: Model, *, memory: int | None = None, inputs: Any = None, target:
         state, peak, work = _estimate(model, curvature)
         fits = peak <= budget
         seconds = _measure(model, curvature, inputs, target) if fits and inputs is not None and work <= 1e10 else None
-        costs.append(Cost(name=name, state_bytes=state, peak_bytes=peak, work=work, seconds=seconds, fits=fits))
+        kernel = curvature.kernel_for(model.size).name if isinstance(curvature, Dense) else None
+        costs.append(Cost(name, state, peak, work, seconds, fits, kernel))
     affordable = {cost.name: cost for cost in costs if cost.fits}
     if "dense" in affordable and affordable["dense"].work > DENSE_WORK:
         del affordable["dense"]

@@ -1,0 +1,42 @@
+"""The seam below the dense filter: how P is kept, multiplied and corrected."""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from natkal.typing import Array, Float
+
+
+class Learned(NamedTuple):
+    """P after an observation; and P as before it, kept in the same memory, should the observation be turned down."""
+
+    store: Any
+    declined: Any
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """A covariance matrix in memory."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        ...
+
+    def start(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Any:
+        """A store that holds `cov`, given as variances or in full."""
+        ...
+
+    def settle(self, store: Any, room: int) -> Any:
+        """The same P, in the same memory, with room for corrections of `room` rows."""
+        ...
+
+    def multiply(self, store: Any, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
+        """Rows P, reading the store once."""
+        ...
+
+    def learn(self, store: Any, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
+        """P <- P / keep - down' down, where `down` fits in the room there is."""
+        ...
+
+    def to_dense(self, store: Any) -> Float[Array, "p p"]:
+        """P in full."""
+        ...

@@ -1,0 +1,159 @@
+"""P = scale (C - U'U): corrections wait as rows of U and are folded into C together, so that a step only reads C."""
+
+import dataclasses
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+
+from natkal.curvature.kernels.base import Learned
+from natkal.typing import Array, Bool, Float, Int
+
+LARGEST_SCALE = 1e3
+"""Fold before forgetting has taken so much that C and P differ by more."""
+
+
+class Waiting(NamedTuple):
+    """`base` is C in the layout's own form; the first `used` of `rows` are U, what lies below is finite and void."""
+
+    base: Any
+    rows: Float[Array, "b p"]
+    used: Int[Array, ""]
+    scale: Float[Array, ""]
+
+
+@runtime_checkable
+class Layout(Protocol):
+    """How C lies in memory, and the two passes over it."""
+
+    def pack(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Any:
+        """C from variances or a full matrix."""
+        ...
+
+    def unpack(self, base: Any, size: int) -> Float[Array, "p p"]:
+        """C in full."""
+        ...
+
+    def multiply(self, base: Any, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
+        """Rows C."""
+        ...
+
+    def fold(self, base: Any, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Any:
+        """C <- scale (C - U'U) in place, U the first `count` rows; nothing happens where there are none."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Deferred:
+    """Up to `capacity` rows wait."""
+
+    name: str
+    layout: Layout
+    capacity: int
+
+    def start(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Waiting:
+        """C = cov, nothing waits."""
+        return Waiting(
+            base=self.layout.pack(cov),
+            rows=jnp.zeros((self.capacity, len(cov)), cov.dtype),
+            used=jnp.zeros((), jnp.int32),
+            scale=jnp.ones((), cov.dtype),
+        )
+
+    def settle(self, store: Waiting, room: int) -> Waiting:
+        """Fold what waits where fewer than `room` rows are free, or where C and P have grown too far apart."""
+        due = (store.used + min(room, self.capacity) > self.capacity) | (store.scale > LARGEST_SCALE)
+        return Waiting(
+            base=self.layout.fold(store.base, store.rows, jnp.where(due, store.used, 0), store.scale),
+            rows=store.rows,
+            used=jnp.where(due, 0, store.used),
+            scale=jnp.where(due, 1.0, store.scale),
+        )
+
+    def multiply(self, store: Waiting, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
+        """Scale (rows C - (rows U') U)."""
+        shares = jnp.where(in_use(store.used, self.capacity), store.rows @ rows.T, 0.0)
+        return store.scale * (self.layout.multiply(store.base, rows) - shares.T @ store.rows)
+
+    def learn(self, store: Waiting, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
+        """Let `down` wait; what exceeds the capacity is folded on the way.
+
+        An observation that is turned down leaves its rows where they are and the count as it was.
+        """
+        learned = self._wait(store._replace(scale=store.scale / keep), down[: self.capacity])
+        if len(down) <= self.capacity:
+            return Learned(store=learned, declined=store._replace(rows=learned.rows))
+        for first in range(self.capacity, len(down), self.capacity):
+            part = down[first : first + self.capacity]
+            learned = self._wait(self.settle(learned, len(part)), part)
+        return Learned(store=learned, declined=store)
+
+    def to_dense(self, store: Waiting) -> Float[Array, "p p"]:
+        """P, multiplied out."""
+        base = self.layout.unpack(store.base, store.rows.shape[1])
+        waiting = jnp.where(in_use(store.used, self.capacity), store.rows, 0.0)
+        return store.scale * (base - waiting.T @ waiting)
+
+    def _wait(self, store: Waiting, down: Float[Array, "r p"]) -> Waiting:
+        finite = jnp.where(jnp.isfinite(down), down, 0.0) / jnp.sqrt(store.scale)
+        rows = jax.lax.dynamic_update_slice(store.rows, finite, (store.used, jnp.zeros((), jnp.int32)))
+        return Waiting(base=store.base, rows=rows, used=store.used + len(down), scale=store.scale)
+
+
+def in_use(count: Int[Array, ""], capacity: int) -> Bool[Array, "b 1"]:
+    """Which rows hold something that waits."""
+    return jnp.arange(capacity)[:, None] < count
+
+
+@dataclasses.dataclass(frozen=True)
+class Full:
+    """C as a p x p matrix, in plain JAX; `stripe` rows of it are folded at once."""
+
+    precision: str | None = None
+    stripe: int = 256
+
+    def pack(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Float[Array, "p p"]:
+        """C itself."""
+        return jnp.diag(cov) if cov.ndim == 1 else cov
+
+    def unpack(self, base: Float[Array, "p p"], size: int) -> Float[Array, "p p"]:
+        """C itself."""
+        return base
+
+    def multiply(self, base: Float[Array, "p p"], rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
+        """Rows C, as (C rows')', which XLA streams better."""
+        return jnp.matmul(base, rows.T, precision=self.precision).T
+
+    def fold(
+        self, base: Float[Array, "p p"], rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]
+    ) -> Float[Array, "p p"]:
+        """C <- scale (C - U'U), all its rows."""
+        return self.fold_rows(base, rows, rows, count, scale)
+
+    def fold_rows(
+        self,
+        base: Float[Array, "h p"],
+        left: Float[Array, "b h"],
+        rows: Float[Array, "b p"],
+        count: Int[Array, ""],
+        scale: Float[Array, ""],
+    ) -> Float[Array, "h p"]:
+        """Some rows of C, where `left` holds their columns of U.
+
+        A loop over stripes, of no turns where nothing waits: unlike a branch it works in place, with no second matrix.
+        The last stripe is moved up to end with the matrix; rows that an earlier one has done stay as they are.
+        """
+        size = base.shape[0]
+        height = min(self.stripe, -(-size // 2))
+        stripes = -(-size // height)
+
+        def stripe(turn: Int[Array, ""], base: Float[Array, "h p"]) -> Float[Array, "h p"]:
+            first = jnp.minimum(turn * height, size - height)
+            old = jax.lax.dynamic_slice_in_dim(base, first, height)
+            columns = jax.lax.dynamic_slice_in_dim(left, first, height, axis=1)
+            waiting = jnp.where(in_use(count, len(rows)), columns, 0.0)
+            folded = scale * (old - jnp.matmul(waiting.T, rows, precision=self.precision))
+            fresh = first + jnp.arange(height) >= turn * height
+            return jax.lax.dynamic_update_slice_in_dim(base, jnp.where(fresh[:, None], folded, old), first, axis=0)
+
+        return jax.lax.fori_loop(0, jnp.where(count > 0, stripes, 0), stripe, base)

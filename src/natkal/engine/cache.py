@@ -1,0 +1,20 @@
+"""Compiled programs kept between runs, so that the next start does not compile again."""
+
+from pathlib import Path
+
+import jax
+
+
+def compilation_cache(folder: str | Path | None = None) -> Path:
+    """Keep what JAX compiles in `folder` (`natkal/compiled` in the user's cache folder unless given), from now on.
+
+    The same as JAX's own variables JAX_COMPILATION_CACHE_DIR and JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS. Call it
+    before the first step; it returns the folder. Who can write there decides what runs: choose one of your own.
+    """
+    from natkal.curvature.kernels.native import cache_folder
+
+    kept = cache_folder() / "compiled" if folder is None else Path(folder)
+    kept.mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(kept))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    return kept

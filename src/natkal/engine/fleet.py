@@ -1,0 +1,227 @@
+"""Many independent learners of one kind, advanced together: one vectorised call for all the rows that arrive."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natkal.engine.checks import check_stream
+from natkal.engine.learner import Learner
+from natkal.engine.state import LearnerState, Prediction, StepInfo
+from natkal.typing import Array, Params
+
+FEW = 32
+"""Where fewer learners than this have rows left, their rows are taken one after the other."""
+
+
+class FleetState(NamedTuple):
+    """Every learner's state with a leading axis, and the state that new ones start from."""
+
+    members: LearnerState
+    start: LearnerState
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fleet:
+    """Learners numbered from 0 that share model and settings and nothing else; build it with `fleet`."""
+
+    learner: Learner
+    size: int
+
+    def init(self, params: Params, key: Array | None = None) -> FleetState:
+        """All learners at the same start."""
+        start = self.learner.init(params, key)
+        return FleetState(members=spread(start, self.size), start=start)
+
+    def update(self, state: FleetState, keys: Any, inputs: Any, targets: Any) -> tuple[FleetState, StepInfo]:
+        """Row i is learned by learner `keys[i]`; the rows of one learner in their order. `state` is used up.
+
+        `keys` are integers, as many as rows; `keys=None` means one row for each learner in turn. A key beyond the last
+        learner makes room: the fleet doubles, so that growing to n costs log2(n) compilations. Returns what each row
+        told, in the order of the rows.
+        """
+        check_stream(self.learner.model, inputs, targets)
+        slots = np.arange(len(targets)) if keys is None else _checked(keys, len(targets))
+        return self.update_unchecked(state, slots, inputs, targets)
+
+    def update_unchecked(
+        self, state: FleetState, slots: np.ndarray, inputs: Any, targets: Any
+    ) -> tuple[FleetState, StepInfo]:
+        """`update` on values already checked."""
+        members = self._grown(state, int(slots.max(initial=0)) + 1)
+        size = _length(members)
+        if len(slots) == size and np.array_equal(slots, np.arange(size)):
+            members, infos = self._everyone(members, inputs, targets)
+            return FleetState(members=members, start=state.start), infos
+        inputs, targets = jax.tree.map(np.asarray, inputs), np.asarray(targets)
+        order, pieces = [], []
+        for rows, together in _rounds(slots):
+            wide = _power_of_two(len(rows))
+            chosen = np.concatenate([rows, np.zeros(wide - len(rows), rows.dtype)])
+            places = np.concatenate([slots[rows], np.full(wide - len(rows), size)]).astype(np.int32)
+            advance = self._together if together else self._in_turn
+            picked = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], (inputs, targets))
+            members, infos = advance(members, places, *picked)
+            order.append(rows)
+            pieces.append(jax.tree.map(lambda leaf, rows=rows: leaf[: len(rows)], infos))
+        back = np.argsort(np.concatenate(order))
+        stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[back], *pieces)
+        return FleetState(members=members, start=state.start), stacked
+
+    def learn(self, state: FleetState, inputs: Any, targets: Any) -> FleetState:
+        """One row for each learner, values already checked, telling nothing: the fastest way. `state` is used up."""
+        return FleetState(members=self._quietly(state.members, inputs, targets), start=state.start)
+
+    def predict(self, state: FleetState, keys: Any, inputs: Any) -> Prediction:
+        """What learner `keys[i]` expects for row i of `inputs`; a key never seen, what every learner starts with."""
+        slots = _checked(keys, None)
+        size = _length(state.members)
+        return self._predictions(state, np.minimum(slots, size).astype(np.int32), inputs)
+
+    def member(self, state: FleetState, key: int) -> LearnerState:
+        """One learner's state, as `nk.online`'s functions take it."""
+        return jax.tree.map(lambda leaf: leaf[key], state.members)
+
+    def export_shard(self, state: FleetState, keys: Any) -> LearnerState:
+        """The states of these learners with a leading axis, to keep elsewhere or to import into another fleet."""
+        slots = _checked(keys, None)
+        if slots.max(initial=-1) >= _length(state.members):
+            raise ValueError(f"keys: {int(slots.max())} is not in this fleet of {_length(state.members)}")
+        return _take(state.members, slots)
+
+    def import_shard(self, state: FleetState, keys: Any, shard: LearnerState) -> FleetState:
+        """The fleet in which learners `keys` are those of an exported shard, in its order. `state` is used up."""
+        slots = _checked(keys, _length(shard))
+        members = self._grown(state, int(slots.max(initial=0)) + 1)
+        return FleetState(members=self._placed(members, slots.astype(np.int32), shard), start=state.start)
+
+    def _grown(self, state: FleetState, needed: int) -> LearnerState:
+        """Twice the learners, as often as needed."""
+        size = have = _length(state.members)
+        while size < needed:
+            size *= 2
+        if size == have:
+            return state.members
+        more = spread(state.start, size - have)
+        return jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.members, more)
+
+    def _step(self, member: LearnerState, inputs: Any, target: Any) -> tuple[LearnerState, StepInfo]:
+        return self.learner.step_unchecked(member, inputs, target)
+
+    @functools.cached_property
+    def _everyone(self):
+        return jax.jit(jax.vmap(self._step), donate_argnums=0)
+
+    @functools.cached_property
+    def _quietly(self):
+        return jax.jit(jax.vmap(lambda *row: self._step(*row)[0]), donate_argnums=0)
+
+    @functools.cached_property
+    def _together(self):
+        def advance(members: LearnerState, slots: Array, inputs: Any, targets: Array) -> Any:
+            new, infos = jax.vmap(self._step)(_take(members, slots), inputs, targets)
+            return _put(members, slots, new), infos
+
+        return jax.jit(advance, donate_argnums=0)
+
+    @functools.cached_property
+    def _in_turn(self):
+        def one(members: LearnerState, row: Any) -> Any:
+            slot, inputs, target = row
+            new, info = self._step(_take(members, slot), inputs, target)
+            return _put(members, slot, new), info
+
+        def advance(members: LearnerState, slots: Array, inputs: Any, targets: Array) -> Any:
+            return jax.lax.scan(one, members, (slots, inputs, targets))
+
+        return jax.jit(advance, donate_argnums=0)
+
+    @functools.cached_property
+    def _placed(self):
+        return jax.jit(_put, donate_argnums=0)
+
+    @functools.cached_property
+    def _predictions(self):
+        def predict(state: FleetState, slots: Array, inputs: Any) -> Prediction:
+            unseen = slots == _length(state.members)
+
+            def one(member: LearnerState, unseen: Array, inputs: Any) -> Prediction:
+                known = jax.tree.map(lambda old, new: jnp.where(unseen, new, old), member, state.start)
+                return self.learner.predict_unchecked(known, inputs)
+
+            return jax.vmap(one)(_take(state.members, slots), unseen, inputs)
+
+        return jax.jit(predict)
+
+
+def fleet(learner: Learner, size: int) -> Fleet:
+    """`size` independent learners like this one, advanced together; more are made when their rows arrive.
+
+    >>> import jax.numpy as jnp
+    >>> import natkal as nk
+    >>> model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
+    >>> fleet = nk.fleet(nk.online(model, prior_cov=1.0), 2)
+    >>> state, info = fleet.update(fleet.init(jnp.zeros(())), [0, 1, 0, 0], jnp.ones(4), jnp.ones(4))
+    >>> [round(float(x), 6) for x in state.members.params]  # three ones and a unit prior at 0; one and the same prior
+    [0.75, 0.5]
+    """
+    if size < 1:
+        raise ValueError(f"size: a fleet needs at least one learner, got {size}")
+    return Fleet(learner=learner, size=size)
+
+
+def spread(state: Any, count: int) -> Any:
+    """`count` copies of a state with a leading axis."""
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), state)
+
+
+def _take(members: Any, slots: Any) -> Any:
+    """The states in these slots; padding beyond the last one takes the last one's."""
+    return jax.tree.map(lambda leaf: leaf.at[slots].get(mode="clip"), members)
+
+
+def _put(members: Any, slots: Any, new: Any) -> Any:
+    """These states into their slots; padding goes nowhere."""
+    return jax.tree.map(lambda leaf, value: leaf.at[slots].set(value, mode="drop"), members, new)
+
+
+def _length(members: Any) -> int:
+    return jax.tree.leaves(members)[0].shape[0]
+
+
+def _checked(keys: Any, count: int | None) -> np.ndarray:
+    slots = np.asarray(keys)
+    if slots.ndim != 1 or not np.issubdtype(slots.dtype, np.integer) or (count is not None and len(slots) != count):
+        raise ValueError(f"keys: must be {'' if count is None else count} integers, got {slots.dtype} {slots.shape}")
+    if slots.min(initial=0) < 0:
+        raise ValueError(f"keys: learners are numbered from 0, got {int(slots.min())}")
+    return slots
+
+
+def _rounds(slots: np.ndarray) -> Iterator[tuple[np.ndarray, bool]]:
+    """Rows that may learn together: the first of each learner, then the second of each, and so on; the rest in turn."""
+    if len(slots) and np.all(np.diff(slots) > 0):
+        yield np.arange(len(slots)), True
+        return
+    order = np.argsort(slots, kind="stable")
+    grouped = slots[order]
+    first = np.flatnonzero(np.concatenate([[True], grouped[1:] != grouped[:-1]]))
+    turn = np.empty(len(slots), np.int64)
+    turn[order] = np.arange(len(slots)) - np.repeat(first, np.diff(np.append(first, len(slots))))
+    by_turn = np.argsort(turn, kind="stable")
+    done = 0
+    for count in np.bincount(turn):
+        if count < FEW:
+            break
+        yield by_turn[done : done + count], True
+        done += count
+    if done < len(slots):
+        yield by_turn[done:], False
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << max(count - 1, 0).bit_length()
