@@ -75,7 +75,8 @@ def make_learner(plan: Plan, rate: Float[Array, ""], prior_cov: Params | None = 
     shapes = jax.eval_shape(lambda: _network(plan, jax.random.key(0)))
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape), shapes)
     model: StaticModel = static_model(_apply(plan), zeros, Weighted(plan.law.family))
-    curvature = dense() if plan.full else blocks()
+    # kept as one matrix, whose entries `growth` can lay into a larger one
+    curvature = dense(kernel="immediate") if plan.full else blocks()
     return online(model, prior_cov=prior_cov, curvature=curvature, rates=fading(rate))
 
 

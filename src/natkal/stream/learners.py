@@ -43,7 +43,8 @@ def make_learner(choice: Choice, width: int, laws: tuple[Law, ...]) -> tuple[Lea
     """The learner for rows of `width` numbers under these laws, and the parameters it starts from."""
     banked = choice.learner == "auto" and len(laws) == 1
     model = _model(choice, width, laws, noise_outside=banked)
-    curvature = dense() if model.size <= DENSE else blocks()
+    # the same kernel on every machine, so that a checkpoint may move between them
+    curvature = dense(kernel="jax") if model.size <= DENSE else blocks()
     if banked:
         # The stream has scaled inputs and targets already, by earlier rows alone.
         return auto(model, budget=FILTERS, standardize=False, curvature=curvature).bank, model.params
