@@ -18,6 +18,7 @@ from natkal.curvature.projected import (
     squares,
 )
 from natkal.curvature.units import Layers, find_layers
+from natkal.models.rows import Outer, Rows
 from natkal.typing import Array, Float
 
 
@@ -40,10 +41,13 @@ class QuasiDiagonalState(NamedTuple):
     layers: Layers
 
 
-class Rows(NamedTuple):
-    """One layer's part of some rows: its weights (m, n, u) and its biases (m, u), zero where it has none."""
+class Part(NamedTuple):
+    """One layer's part of some rows: its weights (m, n, u) and its biases (m, u), zero where it has none.
 
-    weights: Float[Array, "m n u"]
+    Weights are an `Outer` only where the biases are zero or its deltas.
+    """
+
+    weights: Float[Array, "m n u"] | Outer
     biases: Float[Array, "m u"]
 
 
@@ -80,41 +84,51 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
             ratio, variance = _frame(star)
             along = _total(ratio * rows.weights[0]) + rows.biases[0]
             parts.append(
-                Rows((rows.weights[0] / variance + star.cross * along[None, :])[None], (star.bias * along)[None])
+                Part((rows.weights[0] / variance + star.cross * along[None, :])[None], (star.bias * along)[None])
             )
         return _join(state.layers, parts)[0]
 
-    def look(self, state: QuasiDiagonalState, rows: Float[Array, "m p"]) -> Look:
+    def look(self, state: QuasiDiagonalState, rows: Rows) -> Look:
         """With q_i = x_i - r_i x_0 freed of the bias: sum_i q_i q_i' / s_i + x_0 x_0' / c."""
         gram = jnp.zeros((len(rows), len(rows)), rows.dtype)
         images = []
         for star, part in zip(state.stars, _split(state.layers, rows), strict=True):
             ratio, variance = _frame(star)
-            freed = (part.weights - ratio[None] * part.biases[:, None, :]).reshape(len(rows), -1)
-            scaled = freed * variance.reshape(1, -1)
-            gram = gram + inner_products(scaled, freed) + inner_products(part.biases / star.bias[None], part.biases)
-            images.append((part, ratio, scaled.reshape(part.weights.shape)))
+            if isinstance(part.weights, Outer):  # q_i = (y_i - r_i) x, as the bias's own row is x (or r = 0)
+                freed = part.weights.inputs[:, None] - ratio
+                scaled = freed * variance
+                by_unit, deltas = _total(scaled * freed), part.weights.deltas
+                gram = gram + inner_products(deltas * by_unit[None, :], deltas)
+            else:
+                freed = part.weights - ratio[None] * part.biases[:, None, :]
+                scaled = freed * variance[None]
+                gram = gram + inner_products(scaled.reshape(len(rows), -1), freed.reshape(len(rows), -1))
+            gram = gram + inner_products(part.biases / star.bias[None], part.biases)
+            images.append((part, ratio, scaled))
         return Look(gram=gram, images=images)
 
     def move(
         self,
         state: QuasiDiagonalState,
-        rows: Float[Array, "m p"],
-        images: list[tuple[Rows, Array, Array]],
+        rows: Rows,
+        images: list[tuple[Part, Array, Array]],
         weights: Float[Array, " m"],
     ) -> Float[Array, " p"]:
         """P rows' weights: q_i / s_i at weight i, x_0 / c - sum_i r_i q_i / s_i at the bias."""
         parts = []
         for star, (part, ratio, scaled) in zip(state.stars, images, strict=True):
-            steps = combine(weights, scaled)
+            if isinstance(part.weights, Outer):
+                steps = scaled * combine(weights, part.weights.deltas)[None, :]
+            else:
+                steps = combine(weights, scaled)
             bias = combine(weights, part.biases) / star.bias - _total(ratio * steps)
-            parts.append(Rows(steps[None], bias[None]))
+            parts.append(Part(steps[None], bias[None]))
         return _join(state.layers, parts)[0]
 
     def absorb(
         self,
         state: QuasiDiagonalState,
-        rows: Float[Array, "m p"],
+        rows: Rows,
         look: Look,
         factor: Float[Array, "m r"],
         change: Float[Array, "r m"],
@@ -125,9 +139,11 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
             biases = factor.T @ part.biases
             # sum_r V_ri V_r0 = sum_k x_ki (sum_r F_kr V_r0)
             shown = factor @ biases
-            cross = sum(
-                (part.weights[k] * shown[k][None, :] for k in range(1, len(rows))), part.weights[0] * shown[0][None, :]
-            )
+            if isinstance(part.weights, Outer):
+                cross = part.weights.inputs[:, None] * jnp.sum(part.weights.deltas * shown, axis=0)[None, :]
+            else:
+                parts = [weight * own[None, :] for weight, own in zip(part.weights, shown, strict=True)]
+                cross = sum(parts[1:], parts[0])
             stars.append(
                 Star(
                     diagonal=star.diagonal + squares(factor, part.weights),
@@ -155,7 +171,7 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
             weight_key, bias_key = jax.random.split(own_key)
             weights = jnp.sqrt(variance) * jax.random.normal(weight_key, variance.shape, variance.dtype)
             biases = jax.random.normal(bias_key, star.bias.shape, star.bias.dtype) / jnp.sqrt(star.bias)
-            parts.append(Rows(weights[None], (biases - _total(ratio * weights))[None]))
+            parts.append(Part(weights[None], (biases - _total(ratio * weights))[None]))
         return _join(state.layers, parts)[0]
 
 
@@ -171,18 +187,19 @@ def _total(weights: Float[Array, "n u"]) -> Float[Array, " u"]:
     return jnp.ones(len(weights), weights.dtype) @ weights
 
 
-def _split(layers: Layers, rows: Float[Array, "m p"]) -> list[Rows]:
+def _split(layers: Layers, rows: Rows) -> list[Part]:
     parts = []
     for layer in layers.layers:
-        weights = layer.weights.matrices(rows)
         biases = (
             jnp.zeros((len(rows), layer.units), rows.dtype) if layer.bias is None else layer.bias.matrices(rows)[:, 0]
         )
-        parts.append(Rows(weights=weights, biases=biases))
+        whole = layer.outer(rows) is not None
+        weights = layer.weights.outer(rows) if whole else layer.weights.matrices(rows)
+        parts.append(Part(weights=weights, biases=biases))
     return parts
 
 
-def _join(layers: Layers, parts: list[Rows]) -> Float[Array, "m p"]:
+def _join(layers: Layers, parts: list[Part]) -> Float[Array, "m p"]:
     return layers.join(
         [
             jnp.concatenate([part.weights, part.biases[:, None]], axis=1) if layer.has_bias else part.weights

@@ -13,7 +13,7 @@ from natkal.engine.control import Seen, capped
 from natkal.engine.learner import Learner
 from natkal.engine.rates import Rate
 from natkal.engine.state import LearnerState, StepInfo, make_prediction
-from natkal.models import ravel
+from natkal.models import dense_rows, ravel
 from natkal.typing import Array, Bool, Float
 
 
@@ -93,7 +93,8 @@ def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any)
 def _look(learner: Learner, state: LearnerState, inputs: Any, targets: Array, key: Array) -> Looks:
     def one(u: Any, y: Array, key: Array) -> Looks:
         look = learner.look(state, u, y, key)
-        return Looks(seen=look.seen, raw=look.around.raw, log_prob=look.log_prob, observed=look.observed)
+        seen = look.seen._replace(rows=dense_rows(look.seen.rows))
+        return Looks(seen=seen, raw=look.around.raw, log_prob=look.log_prob, observed=look.observed)
 
     return jax.vmap(one)(inputs, targets, jax.random.split(key, len(targets)))
 

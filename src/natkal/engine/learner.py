@@ -23,7 +23,7 @@ from natkal.engine.rates import Rate, Rates, fading
 from natkal.engine.robust import Robust, surprise
 from natkal.engine.state import LearnerState, Prediction, StepInfo, make_prediction
 from natkal.families.checks import is_concrete
-from natkal.models import Linearization, Model, ravel
+from natkal.models import Linearization, Model, Rows, ravel
 from natkal.typing import Array, Bool, Float, Params
 
 
@@ -130,7 +130,7 @@ class Learner:
         """`predict` on values already checked, for use inside other transformations."""
         with jax.default_matmul_precision("highest"):
             around = self.model.linearize(state.params, state.carry, in_precision_of(state.params, inputs))
-            gram = self.curvature.quadratic(state.curvature, _jacobian(around))
+            gram = self.curvature.quadratic(state.curvature, self._rows(around))
             return make_prediction(self.model.outputs, around.raw, _raw_cov(around, gram))
 
     def step_unchecked(self, state: LearnerState, inputs: Any, target: Any) -> tuple[LearnerState, StepInfo]:
@@ -206,16 +206,24 @@ class Learner:
         score, lift = observed.score, None
         if around.narrowing is None and self._follows_few(factor):
             directions = along_scores(factor, score)
-            rows = around.pullback(directions.basis.T)
+            rows = self._rows(around, directions.basis.T)
             factor, score, lift = directions.factor, directions.score, directions.lift
         else:
-            rows = _jacobian(around)
+            rows = self._rows(around)
         if at is not None:
             score = score - factor @ (factor.T @ (rows @ (ravel(state.params) - ravel(at))))
         if around.narrowing is not None:
             factor, score = blurred(factor, score, around.narrowing.spread)
         seen = Seen(rows=rows, factor=factor, score=score, curved=outputs.curved(around.raw), lift=lift)
         return Look(around=around, seen=seen, log_prob=observed.log_prob, observed=jnp.any(observed.present))
+
+    def _rows(self, around: Linearization, covectors: Float[Array, "m k"] | None = None) -> Rows:
+        """The Jacobian, or those combinations of its rows; factored where model and curvature can."""
+        if covectors is None:
+            covectors = jnp.eye(len(around.raw), dtype=around.raw.dtype)
+        if around.factored is not None and getattr(self.curvature, "factored", False):
+            return around.factored(covectors)
+        return around.pullback(covectors)
 
     def _follows_few(self, factor: Float[Array, "k r"]) -> bool:
         """Whether score and factor ask for fewer backward passes than there are outputs, and nothing else asks."""
@@ -248,10 +256,6 @@ class Learner:
         return self.curvature.update(
             state.curvature, look.seen.rows, respond, keep=rate.keep, restore=restore, offset=offset
         )
-
-
-def _jacobian(around: Linearization) -> Float[Array, "k p"]:
-    return around.pullback(jnp.eye(len(around.raw), dtype=around.raw.dtype))
 
 
 def _raw_cov(around: Linearization, gram: Float[Array, "k k"]) -> Float[Array, "k k"]:
