@@ -193,11 +193,12 @@ class Known(NamedTuple):
         inner, total = inputs @ inputs, jnp.sum(squares(factor, deltas))
         # (s A + t y y')^-1 = A^-1 / s - A^-1 y y' A^-1 t / (s (s + t y A^-1 y))
         root = self.left * jnp.sqrt(total / (own.scale * (own.scale + total * self.length)))
-        images = self.right / own.scale
+        shrink = 1 / own.scale
+        images = self.right * shrink
         turned = correction(inner_products(images, deltas), factor * jnp.sqrt(inner)) @ images
         return Factors(
-            left=own.left / own.scale - root[:, None] * root[None, :],
-            right=own.right / own.scale - outer_products(turned, turned),
+            left=own.left * shrink - root[:, None] * root[None, :],
+            right=own.right * shrink - outer_products(turned, turned),
             trace=own.scale * own.trace + inner * total,
             scale=jnp.ones_like(own.scale),
         )

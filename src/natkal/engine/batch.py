@@ -74,7 +74,7 @@ def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any)
             key=state.key,
             prior_params=state.prior_params,
         )
-        finite = jnp.isfinite(update.step @ update.step) & jnp.all(jnp.isfinite(update.gram))
+        finite = learner.finite(update)
         kept = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), learned._replace(key=()), state._replace(key=())
         )

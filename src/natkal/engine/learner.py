@@ -155,7 +155,7 @@ class Learner:
             ),
             observed=look.observed,
             # One bad value never poisons the state: a step that is not finite is not taken.
-            accepted=jnp.isfinite(update.step @ update.step + jnp.sum(update.gram) + look.log_prob),
+            accepted=self.finite(update) & jnp.isfinite(look.log_prob),
             weight=weight,
         )
         ahead = jnp.zeros_like(update.step)
@@ -170,9 +170,15 @@ class Learner:
             key=next_key,
             prior_params=state.prior_params,
         )
-        accepted = info.accepted & jnp.isfinite(update.step @ update.step)
+        accepted = info.accepted & self.finite(update)
         kept = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), learned, state._replace(key=next_key))
         return kept, info._replace(accepted=accepted)
+
+    def finite(self, update: Update) -> Bool[Array, ""]:
+        """Whether the step can be taken: sums as matrix products, which run many times faster than a reduction."""
+        leaves = [leaf.reshape(-1, leaf.shape[-1] if leaf.ndim else 1) for leaf in jax.tree.leaves(self.model.unravel(update.step))]
+        sums = [jnp.sum(jnp.ones(len(leaf), leaf.dtype) @ leaf) for leaf in leaves]
+        return jnp.isfinite(sum(sums, jnp.sum(update.gram)))
 
     def _relinearized(
         self, state: LearnerState, inputs: Any, target: Array, key: Array, rate: Rate, weight: Array, first: Update
