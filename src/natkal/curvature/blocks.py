@@ -77,8 +77,8 @@ class Blocks(Projected[BlocksState]):
         for cov, layer in zip(state.covs, state.groups.layers, strict=True):
             known = layer.outer(rows)
             images.append(_look_whole(cov, layer.matrices(rows)) if known is None else _look_outer(cov, known))
-        gram = sum((image.gram for image in images[1:]), images[0].gram)
-        return Look(gram=gram, images=images)
+        grams = [image.gram for image in images]
+        return Look(gram=sum(grams[1:], grams[0]), images=images)
 
     def move(
         self, state: BlocksState, rows: Rows, images: list["Whole | Thin"], weights: Float[Array, " m"]

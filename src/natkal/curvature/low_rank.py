@@ -64,9 +64,7 @@ class LowRank(Projected[LowRankState]):
         cross = change @ stacked[:rank, rank:]
         return Look(gram=stacked[rank:, rank:] - cross.T @ cross, images=Inner(stacked=stacked, change=change))
 
-    def move(
-        self, state: LowRankState, rows: Rows, images: Inner, weights: Float[Array, " m"]
-    ) -> Float[Array, " p"]:
+    def move(self, state: LowRankState, rows: Rows, images: Inner, weights: Float[Array, " m"]) -> Float[Array, " p"]:
         """P rows' weights."""
         rank = len(state.directions)
         seen = images.change.T @ (images.change @ (images.stacked[:rank, rank:] @ weights))

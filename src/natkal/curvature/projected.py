@@ -58,9 +58,7 @@ class Projected(abc.ABC, Generic[S]):
         """P rows' weights."""
 
     @abc.abstractmethod
-    def absorb(
-        self, state: S, rows: Rows, look: Look, factor: Float[Array, "m r"], change: Float[Array, "r m"]
-    ) -> S:
+    def absorb(self, state: S, rows: Rows, look: Look, factor: Float[Array, "m r"], change: Float[Array, "r m"]) -> S:
         """Project Lambda + V V', V = rows' factor; `change` is `correction(gram, factor)` over all parameters."""
 
     @abc.abstractmethod

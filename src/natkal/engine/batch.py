@@ -112,7 +112,7 @@ def _stack(seen: Seen, weights: Float[Array, " b"]) -> Seen:
     """b observations as one: rows one after the other, factors and lifts as blocks."""
     count, rows = seen.score.shape
     return Seen(
-        rows=seen.rows.reshape(count * rows, -1),
+        rows=dense_rows(seen.rows).reshape(count * rows, -1),
         factor=_block_diagonal(seen.factor * jnp.sqrt(weights)[:, None, None]),
         score=seen.score.reshape(-1),
         curved=seen.curved.reshape(-1),

@@ -23,7 +23,7 @@ from natkal.engine.rates import Rate, Rates, fading
 from natkal.engine.robust import Robust, surprise
 from natkal.engine.state import LearnerState, Prediction, StepInfo, make_prediction
 from natkal.families.checks import is_concrete
-from natkal.models import Linearization, Model, Rows, ravel
+from natkal.models import Linearization, Model, Rows, dense_rows, ravel
 from natkal.typing import Array, Bool, Float, Params
 
 
@@ -176,7 +176,10 @@ class Learner:
 
     def finite(self, update: Update) -> Bool[Array, ""]:
         """Whether the step can be taken: sums as matrix products, which run many times faster than a reduction."""
-        leaves = [leaf.reshape(-1, leaf.shape[-1] if leaf.ndim else 1) for leaf in jax.tree.leaves(self.model.unravel(update.step))]
+        leaves = [
+            leaf.reshape(-1, leaf.shape[-1] if leaf.ndim else 1)
+            for leaf in jax.tree.leaves(self.model.unravel(update.step))
+        ]
         sums = [jnp.sum(jnp.ones(len(leaf), leaf.dtype) @ leaf) for leaf in leaves]
         return jnp.isfinite(sum(sums, jnp.sum(update.gram)))
 
@@ -273,7 +276,7 @@ def _carry(model: Model, look: Look, step: Float[Array, " p"]) -> Any:
     """The model's memory once theta has moved, and once what the observation says of the state itself is in it."""
     if look.around.narrowing is None:
         return model.correct(look.around.carry, step)
-    return look.around.narrowing.narrow(look.seen.rows, look.seen.factor, look.seen.score, step)
+    return look.around.narrowing.narrow(dense_rows(look.seen.rows), look.seen.factor, look.seen.score, step)
 
 
 def online(

@@ -106,11 +106,19 @@ class _Program:
             reads = [read(atom) for atom in equation.invars]
             if equation.primitive.name in ("jit", "pjit"):
                 writes = self._write_out(equation.params["jaxpr"], reads)
+            elif self._changes_nothing(equation, reads):
+                writes = reads
             else:
                 writes = [self._number(var) for var in equation.outvars]
                 self.operations.append(Operation(equation, reads, writes))
             env.update(zip(equation.outvars, writes, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
+
+    def _changes_nothing(self, equation: Any, reads: list[Any]) -> bool:
+        """A conversion to the kind of number it already is (from a weak type to a strong one)."""
+        if equation.primitive.name != "convert_element_type" or isinstance(reads[0], Literal):
+            return False
+        return equation.params["new_dtype"] == self.dtype(reads[0])
 
     def layers(self, count: int) -> list[Layer]:
         """The affine layers made of the first `count` inputs."""
