@@ -14,7 +14,7 @@ WINDOW = 50
 def main() -> None:
     """KL after the last observation, and the cosine of the steps along the stream."""
     found = sorted(measured_distances(), key=lambda pair: float(pair[1].kl))
-    figure, (bars, lines) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    figure, (bars, lines) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
     colours = plt.get_cmap("viridis")(np.linspace(0, 0.92, len(found)))
     for place, ((name, far), colour) in enumerate(zip(found, colours, strict=True)):
         bars.barh(place, float(far.kl), color=colour)
@@ -27,10 +27,10 @@ def main() -> None:
     bars.set_xlabel("KL(structured || dense) after 500 digits, nats per parameter")
     lines.set_xlabel("observations")
     lines.set_ylabel(f"cosine with the dense step, mean of {WINDOW}")
-    lines.legend(fontsize=7, loc="lower left")
+    lines.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     for axes in (bars, lines):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(TARGET, dpi=90)
+    figure.savefig(TARGET, dpi=80)
 
 
 if __name__ == "__main__":
