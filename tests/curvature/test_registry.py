@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from natkal.curvature import Prior, Response
+from natkal.models import FactoredRows, Outer
 from tests.conftest import FLOAT64
 from tests.curvature.registry import LAYOUT, Entry, Observed, P, entries
 
@@ -61,6 +62,39 @@ def test_update_equals_its_definition(entry: Entry, kept: bool, prior_kind: str,
     vector, rows = rng.normal(size=P), rng.normal(size=(2, P))
     np.testing.assert_allclose(curvature.solve(state, jnp.asarray(vector)), reference.cov @ vector, **close)
     np.testing.assert_allclose(curvature.quadratic(state, jnp.asarray(rows)), rows @ reference.cov @ rows.T, **close)
+
+
+@pytest.mark.parametrize("entry", [case for case in entries() if getattr(case.values[0].build(), "factored", False)])
+def test_rows_that_come_factored_give_the_same_update(entry: Entry, rtol: float) -> None:
+    """The first layer as an affine one, the second with a bias of its own: against the definition, rows written out."""
+    rng = np.random.default_rng(4)
+    curvature = entry.build()
+    prior_cov = random_prior(rng, "variances")
+    state = curvature.init(Prior(cov=jnp.asarray(prior_cov), kept=None, layout=LAYOUT))
+    reference = entry.reference(np.diag(prior_cov))
+    update = jax.jit(
+        lambda state, rows, factor, push: curvature.update(
+            state, rows, lambda gram: Response(factor, push + 0 * gram[0]), jnp.asarray(0.9)
+        )
+    )
+    close = {"rtol": rtol, "atol": rtol if FLOAT64 else 100 * rtol}
+    for _ in range(3):
+        deltas = [rng.normal(size=(M, units)) for units in (2, 1)]
+        weights = [
+            Outer(inputs=jnp.asarray(rng.normal(size=own)), deltas=jnp.asarray(delta), axis=1)
+            for own, delta in zip((3, 2), deltas, strict=True)
+        ]
+        rows = FactoredRows(
+            leaves=(weights[0].deltas, weights[0], jnp.asarray(rng.normal(size=(M, 1))), weights[1]), biases=((1, 0),)
+        )
+        factor, push = rng.normal(size=(M, R)), rng.normal(size=M)
+        result = update(state, rows, factor, push)
+        written_out = np.asarray(rows.dense())
+        np.testing.assert_allclose(result.gram, written_out @ reference.cov @ written_out.T, **close)
+        expected_step = reference.update(Observed(written_out, factor, push, 0.9, 0.0, np.zeros(P)))
+        np.testing.assert_allclose(result.step, expected_step, **close)
+        np.testing.assert_allclose(curvature.to_dense(result.state), reference.cov, **close)
+        state = result.state
 
 
 @each_entry

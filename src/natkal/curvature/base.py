@@ -56,7 +56,11 @@ def chosen(accepted: Bool[Array, ""], update: Update, before: Any) -> Any:
 
 @runtime_checkable
 class Curvature(Protocol):
-    """A structure for the covariance of the parameters; see this folder's README for the equations."""
+    """A structure for the covariance of the parameters; see this folder's README for the equations.
+
+    `rows` is a matrix (m, p). A structure with an attribute `factored = True` takes `FactoredRows` as well, and gets
+    them where the model has them.
+    """
 
     def init(self, prior: Prior) -> Any:
         """The state before any observation."""
@@ -65,7 +69,7 @@ class Curvature(Protocol):
     def update(
         self,
         state: Any,
-        rows: Float[Array, "m p"],
+        rows: Any,
         respond: Callable[[Float[Array, "m m"]], Response],
         keep: Float[Array, ""],
         restore: Float[Array, ""] | None = None,
@@ -78,7 +82,7 @@ class Curvature(Protocol):
         """P vector."""
         ...
 
-    def quadratic(self, state: Any, rows: Float[Array, "m p"]) -> Float[Array, "m m"]:
+    def quadratic(self, state: Any, rows: Any) -> Float[Array, "m m"]:
         """Rows P rows'."""
         ...
 

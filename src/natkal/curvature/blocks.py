@@ -9,8 +9,9 @@ import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
-from natkal.curvature.projected import Look, Projected, needs_prior, precision
+from natkal.curvature.projected import Look, Projected, combine, inner_products, needs_prior, precision, squares
 from natkal.curvature.units import Layers, Layout, Piece, find_layers, merge, starts
+from natkal.models.rows import Outer, Rows
 from natkal.typing import Array, Float
 
 By = Literal["layer", "neuron"] | Callable[[str], Hashable]
@@ -70,40 +71,29 @@ class Blocks(Projected[BlocksState]):
         ]
         return state.groups.join([part[None] for part in parts])[0]
 
-    def look(self, state: BlocksState, rows: Float[Array, "m p"]) -> Look:
+    def look(self, state: BlocksState, rows: Rows) -> Look:
         """The blocks' own gram matrices add up."""
-        stacks = [jnp.transpose(stack, (2, 0, 1)) for stack in state.groups.split(rows)]
-        images = [stack @ cov for stack, cov in zip(stacks, state.covs, strict=True)]
-        grams = [image @ jnp.swapaxes(stack, 1, 2) for image, stack in zip(images, stacks, strict=True)]
-        gram = sum(jnp.sum(own, axis=0) for own in grams)
-        return Look(gram=jnp.asarray(gram), images=(images, grams))
+        images = []
+        for cov, layer in zip(state.covs, state.groups.layers, strict=True):
+            known = layer.outer(rows)
+            images.append(_look_whole(cov, layer.matrices(rows)) if known is None else _look_outer(cov, known))
+        grams = [image.gram for image in images]
+        return Look(gram=sum(grams[1:], grams[0]), images=images)
 
     def move(
-        self,
-        state: BlocksState,
-        rows: Float[Array, "m p"],
-        images: tuple[list[Array], list[Array]],
-        weights: Float[Array, " m"],
+        self, state: BlocksState, rows: Rows, images: list["Whole | Thin"], weights: Float[Array, " m"]
     ) -> Float[Array, " p"]:
         """P rows' weights."""
-        return state.groups.join([jnp.einsum("umi,m->iu", image, weights)[None] for image in images[0]])[0]
+        return state.groups.join([image.combined(weights)[None] for image in images])[0]
 
     def absorb(
-        self,
-        state: BlocksState,
-        rows: Float[Array, "m p"],
-        look: Look,
-        factor: Float[Array, "m r"],
-        change: Float[Array, "r m"],
+        self, state: BlocksState, rows: Rows, look: Look, factor: Float[Array, "m r"], change: Float[Array, "r m"]
     ) -> BlocksState:
         """Each block adds its own Fisher matrix, or, decoupled, takes its share of the joint posterior covariance."""
-        covs = []
-        for cov, images, grams in zip(state.covs, *look.images, strict=True):
-            if self.decoupled:
-                roots = jnp.einsum("rm,umi->uri", change, images)
-            else:
-                roots = jax.vmap(lambda gram, image: correction(gram, factor) @ image)(grams, images)
-            covs.append(cov - jnp.einsum("uri,urj->uij", roots, roots))
+        covs = [
+            image.without(cov, change) if self.decoupled else image.conditioned(cov, factor)
+            for cov, image in zip(state.covs, look.images, strict=True)
+        ]
         return BlocksState(covs=tuple(covs), prior=state.prior, groups=state.groups)
 
     def solve(self, state: BlocksState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
@@ -123,6 +113,73 @@ class Blocks(Projected[BlocksState]):
             for key, cov in zip(keys, state.covs, strict=True)
         ]
         return state.groups.join(parts)[0]
+
+
+class Whole(NamedTuple):
+    """Rows P and rows P rows' of each of a group's blocks."""
+
+    images: Float[Array, "blocks m n"]
+    grams: Float[Array, "blocks m m"]
+
+    @property
+    def gram(self) -> Float[Array, "m m"]:
+        """Of the group."""
+        return jnp.sum(self.grams, axis=0)
+
+    def combined(self, weights: Float[Array, " m"]) -> Float[Array, "n blocks"]:
+        """P rows' weights."""
+        return jnp.einsum("umi,m->iu", self.images, weights)
+
+    def conditioned(self, cov: Float[Array, "blocks n n"], factor: Float[Array, "m r"]) -> Float[Array, "blocks n n"]:
+        """(P^-1 + rows' factor factor' rows)^-1, block by block."""
+        roots = jax.vmap(lambda gram, image: correction(gram, factor) @ image)(self.grams, self.images)
+        return cov - jnp.einsum("uri,urj->uij", roots, roots)
+
+    def without(self, cov: Float[Array, "blocks n n"], change: Float[Array, "r m"]) -> Float[Array, "blocks n n"]:
+        """P - P rows' change' change rows P."""
+        roots = jnp.einsum("rm,umi->uri", change, self.images)
+        return cov - jnp.einsum("uri,urj->uij", roots, roots)
+
+
+class Thin(NamedTuple):
+    """The same for units that all see the inputs y, row k being y deltas_k': P y and y' P y of each block."""
+
+    images: Float[Array, "blocks n"]
+    lengths: Float[Array, " blocks"]
+    deltas: Float[Array, "m blocks"]
+
+    @property
+    def gram(self) -> Float[Array, "m m"]:
+        """Of the group."""
+        return inner_products(self.deltas * self.lengths[None, :], self.deltas)
+
+    def combined(self, weights: Float[Array, " m"]) -> Float[Array, "n blocks"]:
+        """P rows' weights."""
+        return (self.images * combine(weights, self.deltas)[:, None]).T
+
+    def conditioned(self, cov: Float[Array, "blocks n n"], factor: Float[Array, "m r"]) -> Float[Array, "blocks n n"]:
+        """(P^-1 + t y y')^-1, t = |factor' deltas|^2: one rank whatever the number of rows."""
+        added = squares(factor, self.deltas)
+        return self._less(cov, added / (1 + added * self.lengths))
+
+    def without(self, cov: Float[Array, "blocks n n"], change: Float[Array, "r m"]) -> Float[Array, "blocks n n"]:
+        """P - P rows' change' change rows P."""
+        return self._less(cov, squares(change.T, self.deltas))
+
+    def _less(self, cov: Float[Array, "blocks n n"], weights: Float[Array, " blocks"]) -> Float[Array, "blocks n n"]:
+        roots = self.images * jnp.sqrt(weights)[:, None]
+        return cov - roots[:, :, None] * roots[:, None, :]
+
+
+def _look_whole(cov: Float[Array, "blocks n n"], matrices: Float[Array, "m n blocks"]) -> Whole:
+    stacks = jnp.transpose(matrices, (2, 0, 1))
+    images = stacks @ cov
+    return Whole(images=images, grams=images @ jnp.swapaxes(stacks, 1, 2))
+
+
+def _look_outer(cov: Float[Array, "blocks n n"], rows: Outer) -> Thin:
+    images = cov @ rows.inputs
+    return Thin(images=images, lengths=images @ rows.inputs, deltas=rows.deltas)
 
 
 def _groups(layout: Layout, by: By) -> Layers:

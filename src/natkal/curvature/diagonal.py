@@ -12,19 +12,22 @@ from natkal.curvature.projected import (
     Projected,
     combine,
     diagonal_of,
-    inner_products,
     needs_prior,
     precision,
     squares,
+    weighted_gram,
 )
+from natkal.curvature.units import Layers, find_layers
+from natkal.models.rows import Rows
 from natkal.typing import Array, Float
 
 
 class DiagonalState(NamedTuple):
-    """The diagonal of Lambda, and of Lambda_0 if the prior is kept."""
+    """The diagonal of Lambda leaf by leaf (inputs, units), and that of Lambda_0 if the prior is kept."""
 
-    precision: Float[Array, " p"]
-    prior: Float[Array, " p"] | None
+    precision: tuple[Float[Array, "_ _"], ...]
+    prior: tuple[Float[Array, "_ _"], ...] | None
+    layers: Layers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,64 +38,66 @@ class Diagonal(Projected[DiagonalState]):
 
     def init(self, prior: Prior) -> DiagonalState:
         """The diagonal of Lambda_0, or of P_0 where covariances are what is projected."""
+        layers = find_layers(prior.layout)
         return DiagonalState(
-            precision=self._project(needs_prior(prior, "diagonal")),
-            prior=None if prior.kept is None else self._project(prior.kept),
+            precision=self._project(layers, needs_prior(prior, "diagonal")),
+            prior=None if prior.kept is None else self._project(layers, prior.kept),
+            layers=layers,
         )
 
-    def _project(self, cov: Array) -> Float[Array, " p"]:
-        return 1 / diagonal_of(cov) if self.decoupled else diagonal_of(precision(cov))
+    def _project(self, layers: Layers, cov: Array) -> tuple[Float[Array, "_ _"], ...]:
+        return layers.by_leaf(1 / diagonal_of(cov) if self.decoupled else diagonal_of(precision(cov)))
 
     def fade(self, state: DiagonalState, keep: Float[Array, ""], restore: Float[Array, ""] | None) -> DiagonalState:
         """Exact: the prior's diagonal is kept as it is."""
-        faded = keep * state.precision
+        faded = tuple(keep * own for own in state.precision)
         if state.prior is not None and restore is not None:
-            faded = faded + restore * state.prior
-        return DiagonalState(precision=faded, prior=state.prior)
+            faded = tuple(own + restore * base for own, base in zip(faded, state.prior, strict=True))
+        return DiagonalState(precision=faded, prior=state.prior, layers=state.layers)
 
     def prior_product(self, state: DiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """Lambda_0 vector."""
         assert state.prior is not None
-        return state.prior * vector
+        return state.layers.flat(state.prior) * vector
 
-    def look(self, state: DiagonalState, rows: Float[Array, "m p"]) -> Look:
-        """Rows scaled by the variances."""
-        images = rows * (1 / state.precision)[None, :]
-        return Look(gram=inner_products(images, rows), images=images)
+    def look(self, state: DiagonalState, rows: Rows) -> Look:
+        """Leaves add up."""
+        leaves = [piece.outer(rows) or piece.matrices(rows) for piece in state.layers.pieces]
+        grams = [weighted_gram(leaf, 1 / own) for leaf, own in zip(leaves, state.precision, strict=True)]
+        return Look(gram=sum(grams[1:], grams[0]), images=leaves)
 
-    def move(
-        self, state: DiagonalState, rows: Float[Array, "m p"], images: Array, weights: Float[Array, " m"]
-    ) -> Float[Array, " p"]:
+    def move(self, state: DiagonalState, rows: Rows, images: list, weights: Float[Array, " m"]) -> Float[Array, " p"]:
         """P rows' weights."""
-        return combine(weights, images)
+        return state.layers.flat(
+            [combine(weights, leaf) * (1 / own) for leaf, own in zip(images, state.precision, strict=True)]
+        )
 
     def absorb(
-        self,
-        state: DiagonalState,
-        rows: Float[Array, "m p"],
-        look: Look,
-        factor: Float[Array, "m r"],
-        change: Float[Array, "r m"],
+        self, state: DiagonalState, rows: Rows, look: Look, factor: Float[Array, "m r"], change: Float[Array, "r m"]
     ) -> DiagonalState:
         """Lambda_ii + (V V')_ii; or, decoupled, 1 / (P - U'U)_ii."""
-        if not self.decoupled:
-            return DiagonalState(precision=state.precision + squares(factor, rows), prior=state.prior)
-        # 1 / (P - sum u^2) = Lambda / (1 - Lambda sum u^2), with Lambda sum u^2 < 1 in exact arithmetic
-        lost = state.precision * squares(change.T, look.images)
-        floor = jnp.finfo(lost.dtype).eps
-        return DiagonalState(precision=state.precision / jnp.maximum(1 - lost, floor), prior=state.prior)
+        posterior = []
+        for own, leaf in zip(state.precision, look.images, strict=True):
+            if self.decoupled:
+                # 1 / (P - P^2 x) = Lambda / (1 - x / Lambda), with x = (rows' change' change rows)_ii < Lambda exactly
+                lost = squares(change.T, leaf) / own
+                posterior.append(own / jnp.maximum(1 - lost, jnp.finfo(lost.dtype).eps))
+            else:
+                posterior.append(own + squares(factor, leaf))
+        return DiagonalState(precision=tuple(posterior), prior=state.prior, layers=state.layers)
 
     def solve(self, state: DiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""
-        return vector / state.precision
+        return vector / state.layers.flat(state.precision)
 
     def to_dense(self, state: DiagonalState) -> Float[Array, "p p"]:
         """P as a full matrix."""
-        return jnp.diag(1 / state.precision)
+        return jnp.diag(1 / state.layers.flat(state.precision))
 
     def sample(self, state: DiagonalState, key: Array) -> Float[Array, " p"]:
         """One draw from N(0, P)."""
-        return jax.random.normal(key, state.precision.shape, state.precision.dtype) / jnp.sqrt(state.precision)
+        flat = state.layers.flat(state.precision)
+        return jax.random.normal(key, flat.shape, flat.dtype) / jnp.sqrt(flat)
 
 
 def diagonal(*, decoupled: bool = False) -> Diagonal:

@@ -18,8 +18,10 @@ from natkal.curvature.projected import (
     needs_prior,
     outer_products,
     precision,
+    squares,
 )
 from natkal.curvature.units import Layers, find_layers
+from natkal.models.rows import Outer, Rows
 from natkal.typing import Array, Bool, Float
 
 
@@ -102,44 +104,35 @@ class Kronecker(Projected[KroneckerState]):
         ]
         return state.layers.join(parts)[0]
 
-    def look(self, state: KroneckerState, rows: Float[Array, "m p"]) -> Look:
+    def look(self, state: KroneckerState, rows: Rows) -> Look:
         """Layers add up; outer products have (y A^-1 y) (x D^-1 x)."""
         gram = jnp.zeros((len(rows), len(rows)), rows.dtype)
         images = []
-        for own, stack in zip(state.factors, state.layers.split(rows), strict=True):
+        for own, layer in zip(state.factors, state.layers.layers, strict=True):
+            known = layer.outer(rows)
+            if known is not None:
+                images.append(_look_outer(own, known))
+                gram = gram + images[-1].gram
+                continue
+            stack = layer.matrices(rows)
             thin = _thin(stack)
             seen = jax.lax.cond(thin.holds, _thin_images, _full_images, own, thin, stack)
             gram = gram + seen.gram
-            images.append((thin, seen, stack))
+            images.append(Tested(thin, seen, stack))
         return Look(gram=gram, images=images)
 
     def move(
-        self,
-        state: KroneckerState,
-        rows: Float[Array, "m p"],
-        images: list[tuple[Thin, Images, Array]],
-        weights: Float[Array, " m"],
+        self, state: KroneckerState, rows: Rows, images: list["Known | Tested"], weights: Float[Array, " m"]
     ) -> Float[Array, " p"]:
         """P rows' weights = A^-1 (sum_k weights_k row_k) D^-1 trace / scale."""
-        parts = [
-            jax.lax.cond(thin.holds, _thin_move, _full_move, own, seen, stack, weights)[None]
-            for own, (thin, seen, stack) in zip(state.factors, images, strict=True)
-        ]
+        parts = [seen.combined(own, weights)[None] for own, seen in zip(state.factors, images, strict=True)]
         return state.layers.join(parts)[0]
 
     def absorb(
-        self,
-        state: KroneckerState,
-        rows: Float[Array, "m p"],
-        look: Look,
-        factor: Float[Array, "m r"],
-        change: Float[Array, "r m"],
+        self, state: KroneckerState, rows: Rows, look: Look, factor: Float[Array, "m r"], change: Float[Array, "r m"]
     ) -> KroneckerState:
         """A + sum_r V_r V_r', D + sum_r V_r' V_r."""
-        factors = tuple(
-            jax.lax.cond(thin.holds, _thin_absorb, _full_absorb, own, thin, seen, stack, factor)
-            for own, (thin, seen, stack) in zip(state.factors, look.images, strict=True)
-        )
+        factors = tuple(seen.added(own, factor) for own, seen in zip(state.factors, look.images, strict=True))
         return KroneckerState(factors=factors, prior=state.prior, layers=state.layers)
 
     def solve(self, state: KroneckerState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
@@ -163,6 +156,59 @@ class Kronecker(Projected[KroneckerState]):
             both = jnp.linalg.cholesky(own.left) @ noise @ jnp.linalg.cholesky(own.right).T
             parts.append((both * jnp.sqrt(own.trace / own.scale))[None])
         return state.layers.join(parts)[0]
+
+
+class Tested(NamedTuple):
+    """Rows that come as matrices: outer products or not, as the numbers say."""
+
+    thin: Thin
+    images: Images
+    stack: Float[Array, "m n u"]
+
+    def combined(self, own: Factors, weights: Float[Array, " m"]) -> Float[Array, "n u"]:
+        """P rows' weights."""
+        return jax.lax.cond(self.thin.holds, _thin_move, _full_move, own, self.images, self.stack, weights)
+
+    def added(self, own: Factors, factor: Float[Array, "m r"]) -> Factors:
+        """The factors with the Fisher matrix of the rows."""
+        return jax.lax.cond(self.thin.holds, _thin_absorb, _full_absorb, own, *self, factor)
+
+
+class Known(NamedTuple):
+    """Rows y x_k' with one y, as an affine layer gives them: A^-1 y, y A^-1 y, and D^-1 x_k."""
+
+    rows: Outer
+    left: Float[Array, " n"]
+    length: Float[Array, ""]
+    right: Float[Array, "m u"]
+    gram: Float[Array, "m m"]
+
+    def combined(self, own: Factors, weights: Float[Array, " m"]) -> Float[Array, "n u"]:
+        """P rows' weights: one outer product."""
+        return self.left[:, None] * combine(weights * (own.trace / own.scale), self.right)[None, :]
+
+    def added(self, own: Factors, factor: Float[Array, "m r"]) -> Factors:
+        """A + t y y' with t = sum_r |sum_k F_kr x_k|^2, and D + (y . y) sum_r (sum_k F_kr x_k)^2."""
+        inputs, deltas = self.rows.inputs, self.rows.deltas
+        inner, total = inputs @ inputs, jnp.sum(squares(factor, deltas))
+        # (s A + t y y')^-1 = A^-1 / s - A^-1 y y' A^-1 t / (s (s + t y A^-1 y))
+        root = self.left * jnp.sqrt(total / (own.scale * (own.scale + total * self.length)))
+        shrink = 1 / own.scale
+        images = self.right * shrink
+        turned = correction(inner_products(images, deltas), factor * jnp.sqrt(inner)) @ images
+        return Factors(
+            left=own.left * shrink - root[:, None] * root[None, :],
+            right=own.right * shrink - outer_products(turned, turned),
+            trace=own.scale * own.trace + inner * total,
+            scale=jnp.ones_like(own.scale),
+        )
+
+
+def _look_outer(own: Factors, rows: Outer) -> Known:
+    left, right = own.left @ rows.inputs, inner_products(rows.deltas, own.right)
+    length = left @ rows.inputs
+    gram = inner_products(right, rows.deltas) * (length * own.trace / own.scale)
+    return Known(rows=rows, left=left, length=length, right=right, gram=gram)
 
 
 def _partial_traces(layers: Layers, matrix: Array) -> tuple[tuple[Array, Array], ...]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
 from natkal.curvature.projected import Look, Projected, diagonal_of, inverse, needs_prior, precision
+from natkal.models.rows import Rows, dense_rows
 from natkal.typing import Array, Float
 
 
@@ -54,27 +55,25 @@ class LowRank(Projected[LowRankState]):
         assert state.prior is not None
         return state.prior * vector
 
-    def look(self, state: LowRankState, rows: Float[Array, "m p"]) -> Look:
+    def look(self, state: LowRankState, rows: Rows) -> Look:
         """Rows P rows' = rows D^-1 rows' - (rows D^-1 W') (I + W D^-1 W')^-1 (W D^-1 rows')."""
         rank = len(state.directions)
-        both = jnp.concatenate([state.directions, rows])
+        both = jnp.concatenate([state.directions, dense_rows(rows)])
         stacked = (both / state.diagonal[None, :]) @ both.T
         change = correction(stacked[:rank, :rank], jnp.eye(rank, dtype=stacked.dtype))
         cross = change @ stacked[:rank, rank:]
         return Look(gram=stacked[rank:, rank:] - cross.T @ cross, images=Inner(stacked=stacked, change=change))
 
-    def move(
-        self, state: LowRankState, rows: Float[Array, "m p"], images: Inner, weights: Float[Array, " m"]
-    ) -> Float[Array, " p"]:
+    def move(self, state: LowRankState, rows: Rows, images: Inner, weights: Float[Array, " m"]) -> Float[Array, " p"]:
         """P rows' weights."""
         rank = len(state.directions)
         seen = images.change.T @ (images.change @ (images.stacked[:rank, rank:] @ weights))
-        return (weights @ rows - seen @ state.directions) / state.diagonal
+        return (weights @ dense_rows(rows) - seen @ state.directions) / state.diagonal
 
     def absorb(
         self,
         state: LowRankState,
-        rows: Float[Array, "m p"],
+        rows: Rows,
         look: Look,
         factor: Float[Array, "m r"],
         change: Float[Array, "r m"],
@@ -86,7 +85,7 @@ class LowRank(Projected[LowRankState]):
             [[jnp.eye(rank, dtype=factor.dtype), corner], [jnp.zeros((len(rows), rank), factor.dtype), factor]]
         )
         _, turn = jnp.linalg.eigh(mix.T @ look.images.stacked @ mix)
-        turned = (mix @ turn).T @ jnp.concatenate([state.directions, rows])
+        turned = (mix @ turn).T @ jnp.concatenate([state.directions, dense_rows(rows)])
         dropped, directions = turned[: factor.shape[1]], turned[factor.shape[1] :]
         return LowRankState(
             diagonal=state.diagonal + jnp.sum(dropped**2, axis=0), directions=directions, prior=state.prior

@@ -4,13 +4,14 @@ import abc
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior, Response, Update
 from natkal.curvature.innovation import attenuated, correction
+from natkal.models.rows import Outer, Rows
 from natkal.typing import Array, Float
 
 S = TypeVar("S")
@@ -31,7 +32,10 @@ class Projected(abc.ABC, Generic[S]):
         posterior   Lambda   = project(Lambda_- + V V')                          (the structure's only approximation)
 
     so the mean moves as a full filter with this prior would move it: a structure is defined by its projection alone.
+    Rows may come factored: where a layer's are known to be outer products over the same inputs, nothing is m times p.
     """
+
+    factored: ClassVar[bool] = True
 
     @abc.abstractmethod
     def init(self, prior: Prior) -> S:
@@ -46,17 +50,15 @@ class Projected(abc.ABC, Generic[S]):
         """Lambda_0 vector, for a prior that is kept."""
 
     @abc.abstractmethod
-    def look(self, state: S, rows: Float[Array, "m p"]) -> Look:
+    def look(self, state: S, rows: Rows) -> Look:
         """Rows P rows'."""
 
     @abc.abstractmethod
-    def move(self, state: S, rows: Float[Array, "m p"], images: Any, weights: Float[Array, " m"]) -> Float[Array, " p"]:
+    def move(self, state: S, rows: Rows, images: Any, weights: Float[Array, " m"]) -> Float[Array, " p"]:
         """P rows' weights."""
 
     @abc.abstractmethod
-    def absorb(
-        self, state: S, rows: Float[Array, "m p"], look: Look, factor: Float[Array, "m r"], change: Float[Array, "r m"]
-    ) -> S:
+    def absorb(self, state: S, rows: Rows, look: Look, factor: Float[Array, "m r"], change: Float[Array, "r m"]) -> S:
         """Project Lambda + V V', V = rows' factor; `change` is `correction(gram, factor)` over all parameters."""
 
     @abc.abstractmethod
@@ -71,14 +73,14 @@ class Projected(abc.ABC, Generic[S]):
     def sample(self, state: S, key: Array) -> Float[Array, " p"]:
         """One draw from N(0, P)."""
 
-    def quadratic(self, state: S, rows: Float[Array, "m p"]) -> Float[Array, "m m"]:
+    def quadratic(self, state: S, rows: Rows) -> Float[Array, "m m"]:
         """Rows P rows'."""
         return self.look(state, rows).gram
 
     def update(
         self,
         state: S,
-        rows: Float[Array, "m p"],
+        rows: Rows,
         respond: Callable[[Float[Array, "m m"]], Response],
         keep: Float[Array, ""],
         restore: Float[Array, ""] | None = None,
@@ -115,8 +117,10 @@ def inner_products(left: Float[Array, "m p"], right: Float[Array, "n p"]) -> Flo
     return left @ right.T
 
 
-def combine(weights: Float[Array, " m"], rows: Float[Array, "m *shape"]) -> Float[Array, "*shape"]:
+def combine(weights: Float[Array, " m"], rows: Float[Array, "m *shape"] | Outer) -> Float[Array, "*shape"]:
     """`sum_k weights_k rows_k`."""
+    if isinstance(rows, Outer):
+        return rows.inputs[:, None] * combine(weights, rows.deltas)[None, :]
     if len(rows) <= FEW:
         parts = [weight * row for weight, row in zip(weights, rows, strict=True)]
         return functools.reduce(operator.add, parts)
@@ -131,12 +135,23 @@ def outer_products(left: Float[Array, "m n"], right: Float[Array, "m u"]) -> Flo
     return left.T @ right
 
 
-def squares(factor: Float[Array, "m r"], rows: Float[Array, "m *shape"]) -> Float[Array, "*shape"]:
+def squares(factor: Float[Array, "m r"], rows: Float[Array, "m *shape"] | Outer) -> Float[Array, "*shape"]:
     """The diagonal of V V', V = rows' factor."""
+    if isinstance(rows, Outer):
+        return jnp.square(rows.inputs)[:, None] * squares(factor, rows.deltas)[None, :]
     if len(rows) <= FEW and factor.shape[1] <= FEW:
         parts = [jnp.square(combine(column, rows)) for column in factor.T]
         return functools.reduce(operator.add, parts)
     return jnp.sum(jnp.square(jnp.tensordot(factor.T, rows, axes=1)), axis=0)
+
+
+def weighted_gram(rows: Float[Array, "m n u"] | Outer, variances: Float[Array, "n u"]) -> Float[Array, "m m"]:
+    """`rows P rows'` for independent parameters: of outer products, the sum over inputs is taken once for all rows."""
+    if isinstance(rows, Outer):
+        by_unit = jnp.square(rows.inputs) @ variances
+        return inner_products(rows.deltas * by_unit[None, :], rows.deltas)
+    flat = rows.reshape(len(rows), -1)
+    return inner_products(flat * variances.reshape(1, -1), flat)
 
 
 def needs_prior(prior: Prior, name: str) -> Float[Array, " p"] | Float[Array, "p p"]:

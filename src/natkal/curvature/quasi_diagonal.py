@@ -17,7 +17,8 @@ from natkal.curvature.projected import (
     precision,
     squares,
 )
-from natkal.curvature.units import Layers, find_layers
+from natkal.curvature.units import Layer, Layers, find_layers
+from natkal.models.rows import Outer, Rows
 from natkal.typing import Array, Float
 
 
@@ -40,10 +41,13 @@ class QuasiDiagonalState(NamedTuple):
     layers: Layers
 
 
-class Rows(NamedTuple):
-    """One layer's part of some rows: its weights (m, n, u) and its biases (m, u), zero where it has none."""
+class Part(NamedTuple):
+    """One layer's part of some rows: its weights (m, n, u) and its biases (m, u), zero where it has none.
 
-    weights: Float[Array, "m n u"]
+    Weights are an `Outer` only where the biases are zero or its deltas.
+    """
+
+    weights: Float[Array, "m n u"] | Outer
     biases: Float[Array, "m u"]
 
 
@@ -76,45 +80,53 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
         """Lambda_0 vector: s_i x_i + b_i (r . x + x_0) at weight i, c (r . x + x_0) at the bias."""
         assert state.prior is not None
         parts = []
-        for star, rows in zip(state.prior, _split(state.layers, vector[None]), strict=True):
+        for star, (weights, biases) in zip(state.prior, _split_vector(state.layers, vector), strict=True):
             ratio, variance = _frame(star)
-            along = _total(ratio * rows.weights[0]) + rows.biases[0]
-            parts.append(
-                Rows((rows.weights[0] / variance + star.cross * along[None, :])[None], (star.bias * along)[None])
-            )
-        return _join(state.layers, parts)[0]
+            along = _total(ratio * weights) + biases
+            parts.append((weights / variance + star.cross * along[None, :], star.bias * along))
+        return _join(state.layers, parts)
 
-    def look(self, state: QuasiDiagonalState, rows: Float[Array, "m p"]) -> Look:
+    def look(self, state: QuasiDiagonalState, rows: Rows) -> Look:
         """With q_i = x_i - r_i x_0 freed of the bias: sum_i q_i q_i' / s_i + x_0 x_0' / c."""
         gram = jnp.zeros((len(rows), len(rows)), rows.dtype)
         images = []
         for star, part in zip(state.stars, _split(state.layers, rows), strict=True):
             ratio, variance = _frame(star)
-            freed = (part.weights - ratio[None] * part.biases[:, None, :]).reshape(len(rows), -1)
-            scaled = freed * variance.reshape(1, -1)
-            gram = gram + inner_products(scaled, freed) + inner_products(part.biases / star.bias[None], part.biases)
-            images.append((part, ratio, scaled.reshape(part.weights.shape)))
+            if isinstance(part.weights, Outer):  # q_i = (y_i - r_i) x, as the bias's own row is x (or r = 0)
+                freed = part.weights.inputs[:, None] - ratio
+                scaled = freed * variance
+                by_unit, deltas = _total(scaled * freed), part.weights.deltas
+                gram = gram + inner_products(deltas * by_unit[None, :], deltas)
+            else:
+                freed = part.weights - ratio[None] * part.biases[:, None, :]
+                scaled = freed * variance[None]
+                gram = gram + inner_products(scaled.reshape(len(rows), -1), freed.reshape(len(rows), -1))
+            gram = gram + inner_products(part.biases / star.bias[None], part.biases)
+            images.append((part, ratio, scaled))
         return Look(gram=gram, images=images)
 
     def move(
         self,
         state: QuasiDiagonalState,
-        rows: Float[Array, "m p"],
-        images: list[tuple[Rows, Array, Array]],
+        rows: Rows,
+        images: list[tuple[Part, Array, Array]],
         weights: Float[Array, " m"],
     ) -> Float[Array, " p"]:
         """P rows' weights: q_i / s_i at weight i, x_0 / c - sum_i r_i q_i / s_i at the bias."""
         parts = []
         for star, (part, ratio, scaled) in zip(state.stars, images, strict=True):
-            steps = combine(weights, scaled)
+            if isinstance(part.weights, Outer):
+                steps = scaled * combine(weights, part.weights.deltas)[None, :]
+            else:
+                steps = combine(weights, scaled)
             bias = combine(weights, part.biases) / star.bias - _total(ratio * steps)
-            parts.append(Rows(steps[None], bias[None]))
-        return _join(state.layers, parts)[0]
+            parts.append((steps, bias))
+        return _join(state.layers, parts)
 
     def absorb(
         self,
         state: QuasiDiagonalState,
-        rows: Float[Array, "m p"],
+        rows: Rows,
         look: Look,
         factor: Float[Array, "m r"],
         change: Float[Array, "r m"],
@@ -125,9 +137,11 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
             biases = factor.T @ part.biases
             # sum_r V_ri V_r0 = sum_k x_ki (sum_r F_kr V_r0)
             shown = factor @ biases
-            cross = sum(
-                (part.weights[k] * shown[k][None, :] for k in range(1, len(rows))), part.weights[0] * shown[0][None, :]
-            )
+            if isinstance(part.weights, Outer):
+                cross = part.weights.inputs[:, None] * jnp.sum(part.weights.deltas * shown, axis=0)[None, :]
+            else:
+                parts = [weight * own[None, :] for weight, own in zip(part.weights, shown, strict=True)]
+                cross = sum(parts[1:], parts[0])
             stars.append(
                 Star(
                     diagonal=star.diagonal + squares(factor, part.weights),
@@ -155,8 +169,8 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
             weight_key, bias_key = jax.random.split(own_key)
             weights = jnp.sqrt(variance) * jax.random.normal(weight_key, variance.shape, variance.dtype)
             biases = jax.random.normal(bias_key, star.bias.shape, star.bias.dtype) / jnp.sqrt(star.bias)
-            parts.append(Rows(weights[None], (biases - _total(ratio * weights))[None]))
-        return _join(state.layers, parts)[0]
+            parts.append((weights, biases - _total(ratio * weights)))
+        return _join(state.layers, parts)
 
 
 def _frame(star: Star) -> tuple[Float[Array, "n u"], Float[Array, "n u"]]:
@@ -171,38 +185,47 @@ def _total(weights: Float[Array, "n u"]) -> Float[Array, " u"]:
     return jnp.ones(len(weights), weights.dtype) @ weights
 
 
-def _split(layers: Layers, rows: Float[Array, "m p"]) -> list[Rows]:
+def _split(layers: Layers, rows: Rows) -> list[Part]:
     parts = []
     for layer in layers.layers:
-        weights = layer.weights.matrices(rows)
-        biases = (
-            jnp.zeros((len(rows), layer.units), rows.dtype) if layer.bias is None else layer.bias.matrices(rows)[:, 0]
-        )
-        parts.append(Rows(weights=weights, biases=biases))
+        known = None if layer.outer(rows) is None else layer.weights.outer(rows)
+        weights = layer.weights.matrices(rows) if known is None else known
+        parts.append(Part(weights=weights, biases=_biases(layer, rows)))
     return parts
 
 
-def _join(layers: Layers, parts: list[Rows]) -> Float[Array, "m p"]:
-    return layers.join(
-        [
-            jnp.concatenate([part.weights, part.biases[:, None]], axis=1) if layer.has_bias else part.weights
-            for layer, part in zip(layers.layers, parts, strict=True)
-        ]
-    )
+def _split_vector(layers: Layers, vector: Float[Array, " p"]) -> list[tuple[Float[Array, "n u"], Float[Array, " u"]]]:
+    """Weights and biases of each layer."""
+    return [(layer.weights.matrices(vector[None])[0], _biases(layer, vector[None])[0]) for layer in layers.layers]
+
+
+def _biases(layer: Layer, rows: Rows) -> Float[Array, "m u"]:
+    if layer.bias is None:
+        return jnp.zeros((len(rows), layer.units), rows.dtype)
+    return layer.bias.matrices(rows)[:, 0]
+
+
+def _join(layers: Layers, parts: list[tuple[Float[Array, "n u"], Float[Array, " u"]]]) -> Float[Array, " p"]:
+    """The inverse of `_split_vector`; what stands for a bias that a layer has not is left out."""
+    leaves = []
+    for layer, (weights, biases) in zip(layers.layers, parts, strict=True):
+        leaves += layer.weights.leaves(weights[None])
+        leaves += [] if layer.bias is None else layer.bias.leaves(biases[None, None])
+    return jnp.concatenate([leaf[0] for _, leaf in sorted(leaves, key=lambda part: part[0])])
 
 
 def _stars(layers: Layers, matrix: Array) -> tuple[Star, ...]:
     """The kept entries of a precision given as a diagonal or in full."""
     stars = []
     index = jnp.arange(len(matrix), dtype=matrix.dtype)[None]
-    for layer, own in zip(layers.layers, _split(layers, diagonal_of(matrix)[None]), strict=True):
-        cross = jnp.zeros_like(own.weights[0])
+    for layer, (weights, biases) in zip(layers.layers, _split_vector(layers, diagonal_of(matrix)), strict=True):
+        cross = jnp.zeros_like(weights)
         if layer.bias is not None and matrix.ndim == 2:
             at_weights = layer.weights.matrices(index)[0].astype(int)
             at_biases = layer.bias.matrices(index)[0].astype(int)
             cross = matrix[at_weights, jnp.broadcast_to(at_biases, at_weights.shape)]
-        bias = jnp.ones_like(own.biases[0]) if layer.bias is None else own.biases[0]
-        stars.append(Star(diagonal=own.weights[0], cross=cross, bias=bias))
+        bias = jnp.ones_like(biases) if layer.bias is None else biases
+        stars.append(Star(diagonal=weights, cross=cross, bias=bias))
     return tuple(stars)
 
 

@@ -9,6 +9,7 @@ from itertools import accumulate
 import jax
 import jax.numpy as jnp
 
+from natkal.models.rows import FactoredRows, Outer, Rows
 from natkal.typing import Array, Float
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
@@ -26,6 +27,33 @@ class Piece:
     def size(self) -> int:
         """How many numbers it holds."""
         return math.prod(self.shape)
+
+    @property
+    def units(self) -> int:
+        """How many units it feeds."""
+        return self.shape[self.axis]
+
+    def matrices(self, rows: Rows) -> Float[Array, "m _ units"]:
+        """The leaf's part of each row, units last."""
+        if isinstance(rows, FactoredRows):
+            own = rows.leaf(rows.starts()[self.start])
+        else:
+            own = rows[:, self.start : self.start + self.size]
+        leaf = own.reshape(len(rows), *self.shape)
+        return jnp.moveaxis(leaf, self.axis + 1, -1).reshape(len(rows), -1, self.units)
+
+    def flat(self, matrices: Float[Array, "m _ units"]) -> Float[Array, "m size"]:
+        """The inverse of `matrices`."""
+        moved = self.shape[: self.axis] + self.shape[self.axis + 1 :] + (self.units,)
+        leaf = matrices.reshape(len(matrices), *moved)
+        return jnp.moveaxis(leaf, -1, self.axis + 1).reshape(len(matrices), -1)
+
+    def outer(self, rows: Rows) -> Outer | None:
+        """The leaf's rows as outer products over the same units, where they are known to be."""
+        if not isinstance(rows, FactoredRows):
+            return None
+        own = rows.leaves[rows.starts()[self.start]]
+        return own if isinstance(own, Outer) and own.axis == self.axis else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,22 +79,30 @@ class Layer:
         """The bias alone, a layer with one input."""
         return Layer(pieces=self.pieces[-1:], units=self.units, has_bias=False) if self.has_bias else None
 
-    def matrices(self, rows: Float[Array, "m p"]) -> Float[Array, "m inputs units"]:
+    def matrices(self, rows: Rows) -> Float[Array, "m inputs units"]:
         """The layer's part of each row."""
-        parts = []
-        for piece in self.pieces:
-            leaf = rows[:, piece.start : piece.start + piece.size].reshape(len(rows), *piece.shape)
-            parts.append(jnp.moveaxis(leaf, piece.axis + 1, -1).reshape(len(rows), -1, self.units))
+        parts = [piece.matrices(rows) for piece in self.pieces]
         return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
+
+    def outer(self, rows: Rows) -> Outer | None:
+        """Its rows as outer products, a 1 for the bias last among the inputs, where they are known to be."""
+        if not isinstance(rows, FactoredRows) or len(self.weights.pieces) != 1:
+            return None
+        own = self.pieces[0].outer(rows)
+        if own is None or not self.has_bias:
+            return own
+        begin = rows.starts()
+        if (begin[self.pieces[0].start], begin[self.pieces[1].start]) not in rows.biases:
+            return None
+        one = jnp.ones(1, own.inputs.dtype)
+        return Outer(inputs=jnp.concatenate([own.inputs, one]), deltas=own.deltas, axis=1)
 
     def leaves(self, matrices: Float[Array, "m inputs units"]) -> list[tuple[int, Array]]:
         """The inverse of `matrices`: the start of each leaf and its flat rows (m, size)."""
         parts, row = [], 0
         for piece in self.pieces:
             fan_in = piece.size // self.units
-            moved = piece.shape[: piece.axis] + piece.shape[piece.axis + 1 :] + (self.units,)
-            leaf = matrices[:, row : row + fan_in].reshape(len(matrices), *moved)
-            parts.append((piece.start, jnp.moveaxis(leaf, -1, piece.axis + 1).reshape(len(matrices), -1)))
+            parts.append((piece.start, piece.flat(matrices[:, row : row + fan_in])))
             row += fan_in
         return parts
 
@@ -78,7 +114,20 @@ class Layers:
 
     layers: tuple[Layer, ...]
 
-    def split(self, rows: Float[Array, "m p"]) -> list[Float[Array, "m _ _"]]:
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """All leaves, in the order of the flat vector."""
+        return tuple(sorted((piece for layer in self.layers for piece in layer.pieces), key=lambda piece: piece.start))
+
+    def by_leaf(self, vector: Float[Array, " p"]) -> tuple[Float[Array, "_ _"], ...]:
+        """A flat vector as one matrix (inputs, units) per leaf, in the order of `pieces`."""
+        return tuple(piece.matrices(vector[None])[0] for piece in self.pieces)
+
+    def flat(self, leaves: Sequence[Float[Array, "_ _"]]) -> Float[Array, " p"]:
+        """The inverse of `by_leaf`."""
+        return jnp.concatenate([piece.flat(own[None])[0] for piece, own in zip(self.pieces, leaves, strict=True)])
+
+    def split(self, rows: Rows) -> list[Float[Array, "m _ _"]]:
         """Rows as one stack of matrices per layer."""
         return [layer.matrices(rows) for layer in self.layers]
 

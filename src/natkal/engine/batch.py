@@ -13,7 +13,7 @@ from natkal.engine.control import Seen, capped
 from natkal.engine.learner import Learner
 from natkal.engine.rates import Rate
 from natkal.engine.state import LearnerState, StepInfo, make_prediction
-from natkal.models import ravel
+from natkal.models import dense_rows, ravel
 from natkal.typing import Array, Bool, Float
 
 
@@ -74,7 +74,7 @@ def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any)
             key=state.key,
             prior_params=state.prior_params,
         )
-        finite = jnp.isfinite(update.step @ update.step) & jnp.all(jnp.isfinite(update.gram))
+        finite = learner.finite(update)
         rest, before = learned._replace(key=(), curvature=()), state._replace(key=(), curvature=())
         kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), rest, before)
         kept = kept._replace(curvature=chosen(finite, update, state.curvature))
@@ -93,7 +93,8 @@ def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any)
 def _look(learner: Learner, state: LearnerState, inputs: Any, targets: Array, key: Array) -> Looks:
     def one(u: Any, y: Array, key: Array) -> Looks:
         look = learner.look(state, u, y, key)
-        return Looks(seen=look.seen, raw=look.around.raw, log_prob=look.log_prob, observed=look.observed)
+        seen = look.seen._replace(rows=dense_rows(look.seen.rows))
+        return Looks(seen=seen, raw=look.around.raw, log_prob=look.log_prob, observed=look.observed)
 
     return jax.vmap(one)(inputs, targets, jax.random.split(key, len(targets)))
 
@@ -111,7 +112,7 @@ def _stack(seen: Seen, weights: Float[Array, " b"]) -> Seen:
     """b observations as one: rows one after the other, factors and lifts as blocks."""
     count, rows = seen.score.shape
     return Seen(
-        rows=seen.rows.reshape(count * rows, -1),
+        rows=dense_rows(seen.rows).reshape(count * rows, -1),
         factor=_block_diagonal(seen.factor * jnp.sqrt(weights)[:, None, None]),
         score=seen.score.reshape(-1),
         curved=seen.curved.reshape(-1),

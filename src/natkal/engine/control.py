@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from natkal.curvature import Response, attenuated
 from natkal.families.base import Event, Family
+from natkal.models import Rows
 from natkal.typing import Array, Bool, Float
 
 
@@ -19,7 +20,7 @@ class Seen(NamedTuple):
     coordinates; `lift` (k x m) then gives back the displacement of raw as far as those combinations show it.
     """
 
-    rows: Float[Array, "m p"]
+    rows: Rows
     factor: Float[Array, "m r"]
     score: Float[Array, " m"]
     curved: Bool[Array, " k"]

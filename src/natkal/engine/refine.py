@@ -12,7 +12,7 @@ from natkal.engine.checks import check_stream, in_precision_of
 from natkal.engine.learner import Learner
 from natkal.engine.prior import make_prior
 from natkal.engine.state import LearnerState
-from natkal.models import ravel
+from natkal.models import dense_rows, ravel
 from natkal.typing import Array, Float, Params
 
 
@@ -60,7 +60,9 @@ def _passes(learner: Learner, passes: int, start: LearnerState, inputs: Any, tar
             rate = learner.rate(counter.value(steps, look.log_prob.dtype), look.observed)
             update = learner.update(now.state, look, row[1], rate, weight=jnp.ones_like(rate.keep))
             state = now.state._replace(curvature=update.state, carry=look.around.carry, steps=steps, key=key)
-            return Pass(state=state, gradient=rate.keep * now.gradient + look.seen.score @ look.seen.rows), None
+            return Pass(
+                state=state, gradient=rate.keep * now.gradient + look.seen.score @ dense_rows(look.seen.rows)
+            ), None
 
         origin = Pass(state=start._replace(params=at), gradient=pull_of_prior(at))
         end = jax.lax.scan(observe, origin, (inputs, targets))[0]

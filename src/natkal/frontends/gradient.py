@@ -100,8 +100,9 @@ def natural_gradient(
     ) -> tuple[Params, NaturalGradientState]:
         rows, root = _rows_and_root(factor, jacobian, noise_root)
         gradient = ravel(updates)
+        stacked = jnp.concatenate([rows, gradient[None]])
         looked = Looked(
-            rows=jnp.concatenate([rows, gradient[None]]),
+            rows=stacked,
             factor=jnp.concatenate([root, jnp.zeros((1, root.shape[1]), root.dtype)]),
             score=jnp.append(jnp.zeros(len(rows), rows.dtype), jnp.asarray(-1, rows.dtype)),
             curved=jnp.ones(len(rows), bool) if curved is None else curved,
@@ -116,7 +117,7 @@ def natural_gradient(
 
         keep, steps = _keep(rates, state.steps, observations, gradient.dtype)
         with jax.default_matmul_precision("highest"):
-            learned = curvature.update(state.curvature, looked.rows, respond, keep=keep)
+            learned = curvature.update(state.curvature, stacked, respond, keep=keep)
         unravel = ravel_pytree(updates)[1]
         return unravel(learned.step), NaturalGradientState(curvature=learned.state, steps=steps)
 

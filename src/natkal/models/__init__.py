@@ -15,15 +15,20 @@ from natkal.models.recurrent import (
     truncated,
     uoro,
 )
+from natkal.models.rows import FactoredRows, Outer, Rows, dense_rows
 from natkal.models.static import StaticModel, static_model
 
 __all__ = [
+    "FactoredRows",
     "Linearization",
     "Model",
     "Narrowing",
+    "Outer",
     "RecurrentModel",
+    "Rows",
     "StaticModel",
     "cells",
+    "dense_rows",
     "immediate",
     "kronecker_rtrl",
     "mlp_apply",

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from natkal.families.base import Family
+from natkal.models.rows import FactoredRows
 from natkal.typing import Array, Float, Params
 
 
@@ -25,13 +26,15 @@ class Narrowing(NamedTuple):
 class Linearization(NamedTuple):
     """A model around one parameter value, for one input: `raw(theta + d) = raw + A d`, with A behind `pullback`.
 
-    `narrowing` is None for a model whose state, if it has one, is known given theta.
+    `narrowing` is None for a model whose state, if it has one, is known given theta. `factored`, where a model has it,
+    is `pullback` with the outer products of affine layers left unmultiplied.
     """
 
     raw: Float[Array, " k"]
     pullback: Callable[[Float[Array, "m k"]], Float[Array, "m p"]]
     carry: Any
     narrowing: Narrowing | None = None
+    factored: Callable[[Float[Array, "m k"]], FactoredRows] | None = None
 
 
 @runtime_checkable

@@ -11,7 +11,8 @@ from jax.flatten_util import ravel_pytree
 
 from natkal.families.base import Family
 from natkal.families.coordinates import in_natural_coordinates
-from natkal.models.base import Linearization, ravel_rows
+from natkal.models.affine import linearize_factored
+from natkal.models.base import Linearization
 from natkal.models.modules import is_module, static_parts
 from natkal.typing import Array, Float, Params
 
@@ -58,12 +59,8 @@ class StaticModel:
 
     def linearize(self, params: Params, carry: tuple[()], inputs: Any) -> Linearization:
         """Predict, with one backward pass per row asked of `pullback`."""
-        raw, vjp = jax.vjp(lambda params: self.raw(params, inputs), params)
-
-        def pullback(rows: Float[Array, "m k"]) -> Float[Array, "m p"]:
-            return ravel_rows(jax.vmap(lambda row: vjp(row)[0])(rows))
-
-        return Linearization(raw=raw, pullback=pullback, carry=carry)
+        raw, pull = linearize_factored(self.raw, params, inputs)
+        return Linearization(raw=raw, pullback=lambda rows: pull(rows).dense(), carry=carry, factored=pull)
 
     def correct(self, carry: tuple[()], step: Float[Array, " p"]) -> tuple[()]:
         """Nothing to correct."""
