@@ -299,7 +299,7 @@ class Bank:
 
 
 def bank(
-    learners: Sequence[Learner] | Callable[..., Learner],
+    learners: Sequence[Any] | Callable[..., Learner],
     *,
     grid: Mapping[str, Sequence[Any]] | None = None,
     share: float = 1e-3,

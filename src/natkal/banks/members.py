@@ -77,7 +77,7 @@ def from_grid(make: Callable[..., Learner], grid: Mapping[str, Sequence[Any]]) -
     return Group(make=lambda point: make(**point), values=values)
 
 
-def from_learners(learners: Sequence[Learner]) -> tuple[Group, ...]:
+def from_learners(learners: Sequence[Any]) -> tuple[Group, ...]:
     """Groups of learners that differ only in numbers, in the order in which each group first appears."""
     if not learners:
         raise ValueError("learners: a bank needs at least one")

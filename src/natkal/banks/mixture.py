@@ -61,13 +61,13 @@ def quantile(voices: Voices, mixture: Mixture, probability: Float[Array, ""], wh
     spread = jnp.reshape(jnp.sqrt(jnp.diagonal(mixture.total_cov)), shape)
     centre = jnp.reshape(mixture.mean, shape)
 
-    def widen(step: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def widen(step: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         low = jnp.where(distribution(voices, mixture, low) > probability, centre - 4.0 * (centre - low), low)
         high = jnp.where(distribution(voices, mixture, high) < probability, centre + 4.0 * (high - centre), high)
         return low, high
 
-    def halve(step: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(step: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         above = distribution(voices, mixture, middle) >= probability

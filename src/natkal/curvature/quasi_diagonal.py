@@ -205,7 +205,7 @@ def _biases(layer: Layer, rows: Rows) -> Float[Array, "m u"]:
     return layer.bias.matrices(rows)[:, 0]
 
 
-def _join(layers: Layers, parts: list[tuple[Float[Array, "n u"], Float[Array, " u"]]]) -> Float[Array, " p"]:
+def _join(layers: Layers, parts: list[tuple[Array, Array]]) -> Array:
     """The inverse of `_split_vector`; what stands for a bias that a layer has not is left out."""
     leaves = []
     for layer, (weights, biases) in zip(layers.layers, parts, strict=True):

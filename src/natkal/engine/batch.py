@@ -111,8 +111,9 @@ def _rates(learner: Learner, state: LearnerState, looks: Looks) -> tuple[Rate, c
 def _stack(seen: Seen, weights: Float[Array, " b"]) -> Seen:
     """b observations as one: rows one after the other, factors and lifts as blocks."""
     count, rows = seen.score.shape
+    jacobians: Any = seen.rows
     return Seen(
-        rows=dense_rows(seen.rows).reshape(count * rows, -1),
+        rows=jacobians.reshape(count * rows, -1),
         factor=_block_diagonal(seen.factor * jnp.sqrt(weights)[:, None, None]),
         score=seen.score.reshape(-1),
         curved=seen.curved.reshape(-1),

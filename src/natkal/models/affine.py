@@ -46,7 +46,7 @@ def linearize_factored(
     known = {layer.weight for layer in layers} | {layer.bias for layer in layers}
     others = [index for index in range(count) if index not in known]
 
-    def run(leaves: list[Array], taps: list[Array]) -> tuple[Array, list[Array]]:
+    def run(leaves: list[Any], taps: list[Array]) -> tuple[Any, list[Any]]:
         given = list(values)
         for index, leaf in zip(others, leaves, strict=True):
             given[index] = leaf
@@ -160,7 +160,7 @@ class _Program:
                     return leaves[other] if self.shape(other) == self.shape(layer.output) else None
         return None
 
-    def run(self, inputs: list[Array], layers: list[Layer], taps: list[Array]) -> tuple[Array, list[Array]]:
+    def run(self, inputs: list[Any], layers: list[Layer], taps: list[Array]) -> tuple[Any, list[Any]]:
         """The output, and each layer's x, with `taps` added to the layers' products."""
         values = self.constants | dict(zip(self.inputs, inputs, strict=True))
         added = {layer.output: tap for layer, tap in zip(layers, taps, strict=True)}

@@ -34,7 +34,7 @@ class FactoredRows:
     `biases` pairs leaves (weight, bias) of one affine layer: the bias's rows are the deltas of the weight's.
     """
 
-    leaves: tuple[Float[Array, "m *shape"] | Outer, ...]
+    leaves: tuple[Array | Outer, ...]
     biases: tuple[tuple[int, int], ...]
 
     def __len__(self) -> int:
