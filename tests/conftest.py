@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import pytest
 
+collect_ignore = ["curvature/sharded_worker.py", "docs/run_pages.py"]  # programs of their own
+
 FLOAT64 = os.environ.get("NATKAL_DTYPE", "float64") == "float64"
 jax.config.update("jax_enable_x64", FLOAT64)
 jax.config.update("jax_numpy_rank_promotion", "raise")

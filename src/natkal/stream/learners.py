@@ -59,7 +59,10 @@ def state_bytes(choice: Choice, width: int, laws: tuple[Law, ...]) -> int:
         learner, params = make_learner(dataclasses.replace(choice, prior_scale=prior_scale), width, laws)
         return learner.init(params, jax.random.key(0))
 
-    leaves = jax.tree.leaves(jax.eval_shape(start, 1.0))
+    try:
+        leaves = jax.tree.leaves(jax.eval_shape(start, 1.0))
+    except (OverflowError, ValueError):  # more than can be counted, or than the planner allows
+        return sys.maxsize
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.number))
 
 

@@ -36,7 +36,7 @@ class Memory(NamedTuple):
 
 
 Slope = Callable[[Array], Array]
-Rule = Callable[[dict[str, Array], Array, Memory, Slope], tuple[Array, Memory]]
+Rule = Callable[[dict[str, Any], Array, Memory, Slope], tuple[Array, Memory]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,20 +51,20 @@ class Rival:
         return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
 
 
-def sgd(setting: dict[str, Array], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
+def sgd(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
     """theta <- theta - rate v,  v <- momentum v + g."""
     velocity = setting["momentum"] * memory.first + slope(theta)
     return theta - setting["rate"] * velocity, memory._replace(first=velocity)
 
 
-def rmsprop(setting: dict[str, Array], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
+def rmsprop(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
     """theta <- theta - rate g / sqrt(v + 1e-8),  v <- decay v + (1 - decay) g^2."""
     gradient = slope(theta)
     second = setting["decay"] * memory.second + (1 - setting["decay"]) * gradient**2
     return theta - setting["rate"] * gradient / jnp.sqrt(second + 1e-8), memory._replace(second=second)
 
 
-def adamw(setting: dict[str, Array], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
+def adamw(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
     """Adam with decoupled weight decay (Loshchilov and Hutter, Algorithm 2); Adam itself where the decay is 0."""
     gradient = slope(theta)
     first = setting["beta1"] * memory.first + (1 - setting["beta1"]) * gradient
@@ -75,7 +75,7 @@ def adamw(setting: dict[str, Array], theta: Array, memory: Memory, slope: Slope)
     return theta - setting["rate"] * step, memory._replace(first=first, second=second)
 
 
-def ivon(setting: dict[str, Array], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
+def ivon(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
     """Variational online Newton (Shen et al. 2024, Algorithm 1), predicting with its mean.
 
     sample = m + sigma e,  sigma^2 = 1 / (rows (h + decay));  h^ = g (sample - m) / sigma^2
@@ -123,7 +123,7 @@ def best(rival: Rival, stream: Stream, seed: int = 0) -> Best:
     settings = list(_settings(rival, stream))
     columns = {name: jnp.asarray([s[name] for s in settings], jnp.float32) for name in settings[0]}
 
-    def every(inputs: Array, targets: Array, columns: dict[str, Array]) -> Raw:
+    def every(inputs: Array, targets: Array, columns: dict[str, Any]) -> Raw:
         return jax.vmap(lambda setting: _run(rival.rule, stream, inputs, targets, setting, seed))(columns)
 
     said = jax.tree.map(np.asarray, jax.jit(every)(inputs, targets, columns))
@@ -141,7 +141,7 @@ def _settings(rival: Rival, stream: Stream) -> Iterator[dict[str, float]]:
         yield {**setting, "standard": standard, "learned": learned, "rows": float(len(stream.targets))}
 
 
-def _run(rule: Rule, stream: Stream, inputs: Array, targets: Array, setting: dict[str, Array], seed: int) -> Raw:
+def _run(rule: Rule, stream: Stream, inputs: Array, targets: Array, setting: dict[str, Any], seed: int) -> Raw:
     """One setting over the stream: predict, then learn."""
     theta, unravel = ravel_pytree(networks.start(stream, seed))
     zeros = jnp.zeros_like(theta)
@@ -166,7 +166,7 @@ def _label(setting: dict[str, float]) -> str:
     return ", ".join([*shown, "standardised" if setting["standard"] else "raw"])
 
 
-def _timed(every: Any, inputs: Array, targets: Array, columns: dict[str, Array], winner: int) -> float:
+def _timed(every: Any, inputs: Array, targets: Array, columns: dict[str, Any], winner: int) -> float:
     """Microseconds for each row of one setting alone, the quicker of two runs over the first 500 rows."""
     alone = {name: column[winner : winner + 1] for name, column in columns.items()}
     run = jax.jit(every)
