@@ -12,7 +12,7 @@ PYTEST := NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
           $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 SHAPES := --jaxtyping-packages=natkal,beartype.beartype
 # What depends on the precision; this pass also checks the shapes that annotations promise.
-NUMERIC := tests/families/test_registry.py tests/curvature/test_registry.py tests/engine/test_step.py tests/engine/test_safety.py tests/banks
+NUMERIC := tests/curvature/test_registry.py tests/engine/test_step.py tests/engine/test_safety.py tests/banks/test_bank.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo verify test test-matrix lint soak docs docs-test gallery clean

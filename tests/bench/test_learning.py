@@ -60,10 +60,7 @@ def test_ivon_finds_the_curvature_of_a_quadratic() -> None:
     assert float(jnp.abs(theta).max()) < 0.3
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["regression", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("classification", "count"))],
-)
+@pytest.mark.parametrize("kind", ["classification", "regression", "count"])
 def test_a_rival_forecasts_a_law(kind, monkeypatch) -> None:
     """Log loss in the target's own units, from the whole grid; better than at a rate of nearly nothing."""
     monkeypatch.setattr(rivals, "_timed", lambda *rest: 0.0)

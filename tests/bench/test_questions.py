@@ -22,7 +22,6 @@ def case() -> Case:
     return Case("made up", "linear", jnp.asarray(inputs), jnp.asarray(targets), (2, 1), nk.families.Bernoulli())
 
 
-@pytest.mark.slow
 def test_every_setting_is_what_the_library_does_alone(case, rtol) -> None:
     """A vmapped setting against `nk.run`; differences are paired by seed."""
 

@@ -87,7 +87,6 @@ def test_json_of_a_filtered_case(two_cases):
     assert {"Thm 2", "Prop. 3", "Prop. 4"} <= {row["claim"] for row in result["results"]}
 
 
-@pytest.mark.slow
 def test_table_of_all_cases(two_cases):
     answer = run("--steps", "5", *PRECISION)
     assert answer.exit_code == 0, answer.output

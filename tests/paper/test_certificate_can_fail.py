@@ -119,13 +119,7 @@ BREAKAGES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("breakage", "expected"),
-    [
-        pytest.param(*broken, id=name, marks=() if index < 4 else pytest.mark.slow)
-        for index, (name, broken) in enumerate(BREAKAGES.items())
-    ],
-)
+@pytest.mark.parametrize(("breakage", "expected"), BREAKAGES.values(), ids=BREAKAGES)
 def test_a_broken_formula_is_reported(breakage, expected, failures, monkeypatch):
     if "Sec. 1.2" not in expected:  # its samplers take a second to compile, and no other claim needs them
         monkeypatch.setattr("natkal.paper.sampling.largest_z", lambda *_: jnp.zeros(()))

@@ -66,9 +66,7 @@ def everything(name: str):
     return compute()
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in ("tanh", "gru") else pytest.mark.slow) for name in BY_CELL]
-)
+@pytest.mark.parametrize("name", BY_CELL)
 def test_exact_ones_are_back_propagation_through_time(name, rtol) -> None:
     found, expected = everything(name)
     for entry in KINDS["exact"]:
