@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
-# One thread per worker: two test workers on two cores, each with its own XLA. Tests compile far more than they compute: a file
+# One thread per worker, each with its own XLA; a third worker on two cores fills the waits of the others. Tests compile far more than they compute: a file
 # stays with one worker, and optimisation is left out.
-WORKERS ?= 2
+WORKERS ?= 3
 ONE_THREAD := --xla_cpu_multi_thread_eigen=false
 PYTEST := NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
           $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
