@@ -37,11 +37,15 @@ def draw(part: str, rows: list[dict[str, Any]], folder: Path) -> None:
     """One panel for each model and group, one line for each setting, one dot with its interval for each stream."""
     panels = list(dict.fromkeys((row["model"], row["group"]) for row in rows))
     labels = [label for label in dict.fromkeys(row["setting"] for row in rows) if not _is_baseline(label, rows)]
+    columns = min(3, len(panels))
+    lines = -(-len(panels) // columns)
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(2.2 + 2.3 * len(panels), 1.2 + 0.28 * len(labels)), sharey=True, squeeze=False
+        lines, columns, figsize=(9, 1.0 + lines * (0.7 + 0.22 * len(labels))), sharey=True, squeeze=False
     )
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
     streams = list(dict.fromkeys(row["stream"] for row in rows))
-    for axis, (model, group) in zip(axes[0], panels, strict=True):
+    for axis, (model, group) in zip(axes.flat, panels, strict=False):
         for row in rows:
             if (row["model"], row["group"]) != (model, group) or row["setting"] not in labels:
                 continue
@@ -51,14 +55,16 @@ def draw(part: str, rows: list[dict[str, Any]], folder: Path) -> None:
             axis.plot(row["difference"], height, "o", color=colour, markersize=3)
         axis.axvline(0, color="grey", linewidth=0.8)
         axis.set_xscale("symlog", linthresh=0.03)
-        axis.set_xticks([-0.3, -0.03, 0, 0.03, 0.3, 3], ["-.3", "-.03", "0", ".03", ".3", "3"], fontsize=7)
+        axis.set_xticks([-0.3, -0.03, 0, 0.03, 0.3, 3], ["-.3", "-.03", "0", ".03", ".3", "3"], fontsize=8)
         axis.minorticks_off()
-        axis.set_title(f"{model}, {group}", fontsize=8)
-    axes[0][0].set_yticks(range(len(labels)), labels, fontsize=7)
+        axis.set_title(f"{model}, {group}", fontsize=9)
+    axes[0][0].set_yticks(range(len(labels)), labels)
+    for axis in axes.flat:
+        axis.tick_params(axis="y", labelsize=8)
     axes[0][0].invert_yaxis()
     handles = [plt.Line2D([], [], color=STREAMS[name], marker="o", markersize=3, label=name) for name in streams]
-    figure.legend(handles=handles, loc="lower center", ncols=4, fontsize=7, frameon=False)
-    figure.suptitle(f"{TITLES[part]}: change of log loss, negative is better", fontsize=9)
+    figure.legend(handles=handles, loc="lower center", ncols=4, fontsize=8, frameon=False)
+    figure.suptitle(f"{TITLES[part]}: change of log loss, negative is better", fontsize=10)
     figure.tight_layout(rect=(0, 0.6 / figure.get_figheight(), 1, 1))
     figure.savefig(folder / f"question-{part.replace('_', '-')}.svg", metadata={"Date": None})
     plt.close(figure)
