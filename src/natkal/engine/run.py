@@ -1,6 +1,6 @@
 """A stream through a learner: one scan."""
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from natkal.engine.batch import check_batchable, scan_batches
 from natkal.engine.checks import check_resets, check_stream, explain_shapes
+from natkal.engine.compact import Compact, compact
 from natkal.engine.learner import Learner
 from natkal.engine.state import LearnerState, StepInfo
 from natkal.models import Model
@@ -64,7 +65,7 @@ def run(
     with explain_shapes(learner.model, state.params, state.carry, row):
         inputs, targets = jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets)
         if batch_size == 1:
-            return scan(learner, state, inputs, targets, boundaries)
+            return _compiled(learner)(state, inputs, targets, boundaries)
         if not isinstance(learner, Learner):
             raise ValueError(f"batch_size: {type(learner).__name__} learns one observation at a time")
         check_batchable(learner)
@@ -82,6 +83,11 @@ def scan(learner: Streamable, state: Any, inputs: Any, targets: Any, resets: Any
         return learner.step_unchecked(state, inputs, target)
 
     return jax.lax.scan(observe, state, (inputs, targets, resets))
+
+
+@lru_cache(maxsize=256)
+def _compiled(learner: Streamable) -> Compact:
+    return compact(partial(scan, learner))
 
 
 def _run_batches(
