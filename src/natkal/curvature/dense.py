@@ -53,8 +53,7 @@ class Dense:
         kernel = self.kernel_for(rows.shape[1])
         renewal = renew(state.prior, keep, restore, self.prior_directions)
         stacked = with_prior_rows(renewal, rows)
-        settled = kernel.settle(state.cov, len(stacked))
-        images = kernel.multiply(settled, stacked)
+        settled, images = kernel.advance(state.cov, stacked)
         before = images @ stacked.T
         gram = before / keep
         factor, push = respond_with_prior(renewal, gram, respond, offset)

@@ -9,6 +9,7 @@ from jax.sharding import Mesh
 from natkal.curvature.kernels import native
 from natkal.curvature.kernels.base import Kernel
 from natkal.curvature.kernels.deferred import Deferred, Full, Waiting
+from natkal.curvature.kernels.fused import Fused
 from natkal.curvature.kernels.immediate import Immediate
 from natkal.curvature.kernels.packed import Native
 
@@ -36,7 +37,7 @@ def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str) -> K
         case "cpu":
             if platform != "cpu" or not native.available():
                 raise ValueError("kernel: 'cpu' needs a C++ compiler (g++ or clang++) on Linux and a CPU to run on")
-            return Deferred(name="cpu", layout=Native(), capacity=_capacity(size, platform))
+            return Fused(name="cpu", layout=Native(), capacity=_capacity(size, platform))
         case "gpu":
             from natkal.curvature.kernels.gpu import Triton
 

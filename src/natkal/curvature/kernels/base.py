@@ -33,6 +33,10 @@ class Kernel(Protocol):
         """Rows P, reading the store once."""
         ...
 
+    def advance(self, store: Any, rows: Float[Array, "m p"]) -> tuple[Any, Float[Array, "m p"]]:
+        """`settle` with room for as many rows, then `multiply`; in one pass where the kernel can."""
+        ...
+
     def learn(self, store: Any, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
         """P <- P / keep - down' down, where `down` fits in the room there is."""
         ...

@@ -62,18 +62,23 @@ class Deferred:
 
     def settle(self, store: Waiting, room: int) -> Waiting:
         """Fold what waits where fewer than `room` rows are free, or where C and P have grown too far apart."""
-        due = (store.used + min(room, self.capacity) > self.capacity) | (store.scale > LARGEST_SCALE)
-        return Waiting(
-            base=self.layout.fold(store.base, store.rows, jnp.where(due, store.used, 0), store.scale),
-            rows=store.rows,
-            used=jnp.where(due, 0, store.used),
-            scale=jnp.where(due, 1.0, store.scale),
-        )
+        due = self.due(store, room)
+        base = self.layout.fold(store.base, store.rows, jnp.where(due, store.used, 0), store.scale)
+        return folded(store, base, due)
 
     def multiply(self, store: Waiting, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
         """Scale (rows C - (rows U') U)."""
         shares = jnp.where(in_use(store.used, self.capacity), store.rows @ rows.T, 0.0)
         return store.scale * (self.layout.multiply(store.base, rows) - shares.T @ store.rows)
+
+    def advance(self, store: Waiting, rows: Float[Array, "m p"]) -> tuple[Waiting, Float[Array, "m p"]]:
+        """Fold if it is time to, then multiply."""
+        settled = self.settle(store, len(rows))
+        return settled, self.multiply(settled, rows)
+
+    def due(self, store: Waiting, room: int) -> Bool[Array, ""]:
+        """Whether what waits is to be folded before `room` rows come."""
+        return (store.used + min(room, self.capacity) > self.capacity) | (store.scale > LARGEST_SCALE)
 
     def learn(self, store: Waiting, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
         """Let `down` wait; what exceeds the capacity is folded on the way.
@@ -98,6 +103,16 @@ class Deferred:
         finite = jnp.where(jnp.isfinite(down), down, 0.0) / jnp.sqrt(store.scale)
         rows = jax.lax.dynamic_update_slice(store.rows, finite, (store.used, jnp.zeros((), jnp.int32)))
         return Waiting(base=store.base, rows=rows, used=store.used + len(down), scale=store.scale)
+
+
+def folded(store: Waiting, base: Any, due: Bool[Array, ""]) -> Waiting:
+    """The store around C as `fold` left it."""
+    return Waiting(
+        base=base,
+        rows=store.rows,
+        used=jnp.where(due, 0, store.used),
+        scale=jnp.where(due, 1.0, store.scale),
+    )
 
 
 def in_use(count: Int[Array, ""], capacity: int) -> Bool[Array, "b 1"]:

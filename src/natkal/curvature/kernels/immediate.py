@@ -31,6 +31,12 @@ class Immediate:
             return (store @ rows.T).T
         return jnp.stack([store @ row for row in rows])
 
+    def advance(
+        self, store: Float[Array, "p p"], rows: Float[Array, "m p"]
+    ) -> tuple[Float[Array, "p p"], Float[Array, "m p"]]:
+        """P as it is, and rows P."""
+        return store, self.multiply(store, rows)
+
     def learn(self, store: Float[Array, "p p"], down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
         """P <- P / keep - down' down; one division, since p^2 of them would take longer than all the rest."""
         if len(down) > FEW:

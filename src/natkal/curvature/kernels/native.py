@@ -1,4 +1,4 @@
-"""The compiled kernel for CPUs: built once from `packed.cc` where there is a C++ compiler, absent elsewhere."""
+"""The compiled kernels for CPUs: built once from the C++ files here where there is a C++ compiler, absent elsewhere."""
 
 import ctypes
 import functools
@@ -14,8 +14,11 @@ from pathlib import Path
 import jax
 import jax.ffi
 
-SOURCE = Path(__file__).with_name("packed.cc")
-TARGETS = ("natkal_multiply_f32", "natkal_multiply_f64", "natkal_fold_f32", "natkal_fold_f64")
+FOLDER = Path(__file__).parent
+SOURCES = ("packed.cc", "small.cc")
+HEADERS = ("team.h",)
+CALLS = ("packed_multiply", "packed_advance", "small_multiply", "small_advance", "small_wait")
+TARGETS = tuple(f"natkal_{call}_{kind}" for call in CALLS for kind in ("f32", "f64"))
 FLAGS = ("-O2", "-march=native", "-std=c++17", "-shared", "-fPIC", "-w")
 
 
@@ -47,13 +50,13 @@ def _built() -> Path:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise OSError("no C++ compiler")
-    stamp = "\n".join([SOURCE.read_text(), compiler, *FLAGS, jax.__version__, _processor()])
-    library = cache_folder() / f"packed-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
+    stamp = "\n".join([*((FOLDER / name).read_text() for name in SOURCES + HEADERS), compiler, *FLAGS, jax.__version__, _processor()])
+    library = cache_folder() / f"kernels-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
             made = Path(folder) / library.name
-            command = [compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o", str(made)]
+            command = [compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", *(str(FOLDER / name) for name in SOURCES), "-o", str(made)]
             subprocess.run(command, check=True, capture_output=True, timeout=300)
             os.replace(made, library)
     return library

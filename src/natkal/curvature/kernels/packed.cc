@@ -1,43 +1,30 @@
-// Symmetric matrices kept as one triangle of 32 x 32 tiles, for the dense curvature: X C, and C <- scale (C - U'U) in place.
+// Symmetric matrices kept as one triangle of 32 x 32 tiles, for the dense curvature: C <- scale (C - U'U) in place, and
+// X C - (X U') U, in one pass where both are asked for.
 //
 // Tile (b, c), c <= b, holds rows 32b..32b+31 and columns 32c..32c+31, row by row; tiles lie one after the other, b by b.
-// Each product reads every tile once, from memory in order, and uses it twice: as C_bc and as C_cb = C_bc'.
+// Each pass reads every tile once, from memory in order, and uses it twice: as C_bc and as C_cb = C_bc'.
+// Rows of X are kept as panels, 32 columns of all rows after each other: rows that are a power of two apart in memory would
+// share one place in the cache.
 // Work is cut into parts by the size of the matrix alone, and parts are summed in order: the same bits on any number of threads.
 
-#include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <thread>
-#include <vector>
 
-#include "xla/ffi/api/ffi.h"
+#include "team.h"
 
 namespace ffi = xla::ffi;
 
 namespace {
 
+using namespace natkal;
+
 constexpr int64_t kTile = 32;   // rows and columns of a tile
-constexpr int64_t kRun = 4;     // tiles that one pass keeps in the first-level cache
+constexpr int64_t kArea = kTile * kTile;
 constexpr int64_t kAhead = 128;   // cache lines between what is read and what is fetched
 constexpr int64_t kMaxRows = 10;  // rows of X multiplied at once
+template <int K> constexpr int64_t kRun = K < 5 ? 4 : 8;  // tiles used as themselves before they are used transposed
 
-template <typename S> struct Simd { typedef S V __attribute__((vector_size(64), aligned(sizeof(S)), may_alias)); };
-template <typename S> constexpr int64_t kLanes = 64 / sizeof(S);
 template <typename S> constexpr int64_t kVectors = kTile / kLanes<S>;  // vectors in a tile's row
-
-template <typename S> struct Aligned {  // zeroed memory on a 64-byte boundary
-  explicit Aligned(int64_t count)
-      : data(static_cast<S*>(std::aligned_alloc(64, (count * sizeof(S) + 63) / 64 * 64))) {
-    std::memset(data, 0, count * sizeof(S));
-  }
-  ~Aligned() { std::free(data); }
-  Aligned(const Aligned&) = delete;
-  S* data;
-};
 
 int64_t TilesBefore(int64_t b) { return b * (b + 1) / 2; }
 
@@ -50,36 +37,32 @@ int64_t FirstBlock(int64_t part, int64_t parts, int64_t blocks) {
   return part == parts ? blocks : std::min(b, blocks);
 }
 
-// Runs work(0..parts-1), the calling thread taking its share; parts that no other thread starts it does itself.
-template <typename F> void InParallel(ffi::ThreadPool& pool, int64_t parts, const F& work) {
-  struct Shared { std::atomic<int64_t> next{0}, done{0}; };
-  auto shared = std::make_shared<Shared>();
-  const F* body = &work;
-  auto take = [shared, body, parts] {
-    for (int64_t part; (part = shared->next.fetch_add(1)) < parts;) {
-      (*body)(part);
-      shared->done.fetch_add(1, std::memory_order_release);
-    }
-  };
-  int64_t helpers = parts > 1 ? std::min<int64_t>(parts, pool.num_threads()) - 1 : 0;
-  for (int64_t i = 0; i < helpers; ++i) pool.Schedule(decltype(take)(take));
-  take();
-  while (shared->done.load(std::memory_order_acquire) < parts) std::this_thread::yield();
-}
+// One matrix and what is asked of it.
+template <typename S> struct Task {
+  S* cov;             // C; written to only where something is folded
+  const S* waiting;   // U, rows of `size` numbers
+  int64_t fold;       // the first so many rows of U go into C first
+  S scale;
+  int64_t live;       // the first so many rows of U count beside C in the product
+  const S* x;         // rows x size
+  S* out;
+  int64_t rows, size;
+};
 
-// out (K x 32) += x' tile, where x (32 x K) are the rows' entries at the tile's rows.
-template <typename S, int K> void TimesTile(const S* tile, const S* x, S* out, int64_t stride) {
+// out (K x 32) += x' rows, where x is (count x K) and the rows of 32 numbers lie `apart`.
+template <typename S, int K>
+inline void TimesRows(const S* rows, int64_t apart, int64_t count, const S* x, S* out) {
   using V = typename Simd<S>::V;
   for (int64_t w = 0; w < kVectors<S>; w += 2) {
     V sum[K][2];
 #pragma GCC unroll 16
     for (int k = 0; k < K; ++k) {
-      const V* at = reinterpret_cast<const V*>(out + k * stride) + w;
+      const V* at = reinterpret_cast<const V*>(out + k * kTile) + w;
       sum[k][0] = at[0], sum[k][1] = at[1];
     }
-    const V* c = reinterpret_cast<const V*>(tile) + w;
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < kTile; ++i, c += kVectors<S>) {
+    for (int64_t i = 0; i < count; ++i) {
+      const V* c = reinterpret_cast<const V*>(rows + i * apart) + w;
       __builtin_prefetch(c + kAhead), __builtin_prefetch(c + kAhead + 1);
       V c0 = c[0], c1 = c[1];
 #pragma GCC unroll 16
@@ -87,185 +70,251 @@ template <typename S, int K> void TimesTile(const S* tile, const S* x, S* out, i
     }
 #pragma GCC unroll 16
     for (int k = 0; k < K; ++k) {
-      V* at = reinterpret_cast<V*>(out + k * stride) + w;
+      V* at = reinterpret_cast<V*>(out + k * kTile) + w;
       at[0] = sum[k][0], at[1] = sum[k][1];
     }
   }
 }
 
-// sums[i][k] += lanes of sum_j tile[i, j] x[k, j], over `count` tiles that lie one after the other.
-template <typename S, int K>
-void TimesTransposed(const S* tiles, int64_t count, const S* x, int64_t stride, typename Simd<S>::V (*sums)[K]) {
+// sums[r][k] += lanes of sum_j rows[r, j] x[k, j], over `count` panels of x; a row's next 32 numbers lie `next` further on.
+template <typename S, int K, int R>
+inline void TimesPanels(const S* rows, int64_t apart, int64_t next, int64_t count, const S* x,
+                        typename Simd<S>::V (*sums)[K]) {
   using V = typename Simd<S>::V;
-  constexpr int kRows = K <= 1 ? 8 : K <= 2 ? 8 : K <= 4 ? 4 : 2;
-  for (int64_t i = 0; i < kTile; i += kRows) {
-    V sum[kRows][K];
+  V sum[R][K];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r)
+  for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-      for (int k = 0; k < K; ++k) sum[r][k] = sums[i + r][k];
-    for (int64_t t = 0; t < count; ++t) {
-      const V* c = reinterpret_cast<const V*>(tiles + t * kTile * kTile) + i * kVectors<S>;
+    for (int k = 0; k < K; ++k) sum[r][k] = sums[r][k];
+  for (int64_t t = 0; t < count; ++t) {
+    const V* panel = reinterpret_cast<const V*>(x + t * K * kTile);
 #pragma GCC unroll 4
-      for (int64_t v = 0; v < kVectors<S>; ++v) {
-        V row[kRows];
+    for (int64_t v = 0; v < kVectors<S>; ++v) {
+      V row[R];
+      if (K > 4 && R > 1)  // the next run's tiles, while the memory has nothing else to do
 #pragma GCC unroll 16
-        for (int r = 0; r < kRows; ++r) row[r] = c[r * kVectors<S> + v];
+        for (int r = 0; r < R; ++r)
+          __builtin_prefetch(reinterpret_cast<const V*>(rows + r * apart + (t + kRun<K>) * next) + v, 0, 2);
 #pragma GCC unroll 16
-        for (int k = 0; k < K; ++k) {
-          V xk = reinterpret_cast<const V*>(x + k * stride + t * kTile)[v];
+      for (int r = 0; r < R; ++r) row[r] = reinterpret_cast<const V*>(rows + r * apart + t * next)[v];
 #pragma GCC unroll 16
-          for (int r = 0; r < kRows; ++r) sum[r][k] += row[r] * xk;
+      for (int k = 0; k < K; ++k) {
+        V xk = panel[k * kVectors<S> + v];
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) sum[r][k] += row[r] * xk;
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+    for (int k = 0; k < K; ++k) sums[r][k] = sum[r][k];
+}
+
+// tile <- scale (tile - left' right), where left and right are (rows x 32).
+template <typename S> void FoldTile(S* tile, const S* left, const S* right, int64_t rows, S scale) {
+  using V = typename Simd<S>::V;
+  constexpr int kRows = 8;
+  for (int64_t i = 0; i < kTile; i += kRows)
+    for (int64_t w = 0; w < kVectors<S>; w += 2) {
+      V* at = reinterpret_cast<V*>(tile) + i * kVectors<S> + w;
+      V value[kRows][2];
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) value[r][0] = at[r * kVectors<S>], value[r][1] = at[r * kVectors<S> + 1];
+#pragma GCC unroll 2
+      for (int64_t u = 0; u < rows; ++u) {
+        const V* across = reinterpret_cast<const V*>(right + u * kTile) + w;
+        V u0 = across[0], u1 = across[1];
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          S down = left[u * kTile + i + r];
+          value[r][0] -= down * u0, value[r][1] -= down * u1;
         }
       }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r)
+        at[r * kVectors<S>] = scale * value[r][0], at[r * kVectors<S> + 1] = scale * value[r][1];
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 16
-      for (int k = 0; k < K; ++k) sums[i + r][k] = sum[r][k];
-  }
 }
 
-// out (K x stride) += x C over the block rows first..last-1.
+// What waits to be folded, as panels (blocks, count, 32); none where count is 0.
+template <typename S> struct Fold {
+  const S* panels;
+  int64_t count;
+  S scale;
+  void Apply(S* tile, int64_t b, int64_t c) const {
+    if (count) FoldTile(tile, panels + b * count * kTile, panels + c * count * kTile, count, scale);
+  }
+};
+
+// out (panels of K rows) += x C over the block rows first..last-1, each tile folded before it is used.
 template <typename S, int K>
-void TimesBlocks(const S* cov, const S* x, S* out, int64_t stride, int64_t first, int64_t last) {
+void TimesBlocks(S* cov, const Fold<S>& fold, const S* x, S* out, int64_t first, int64_t last) {
   using V = typename Simd<S>::V;
+  constexpr int kRows = K <= 2 ? 8 : K <= 4 ? 4 : 2;
+  constexpr int64_t kPanel = K * kTile;
   V sums[kTile][K];
-  alignas(64) S here[kTile * K];
+  alignas(64) S here[kPanel];
   for (int64_t b = first; b < last; ++b) {
-    const S* tiles = cov + TilesBefore(b) * kTile * kTile;
-    for (int64_t i = 0; i < kTile; ++i)
-      for (int k = 0; k < K; ++k) here[i * K + k] = x[k * stride + b * kTile + i];
+    S* tiles = cov + TilesBefore(b) * kArea;
+    for (int k = 0; k < K; ++k)
+      for (int64_t i = 0; i < kTile; ++i) here[i * K + k] = x[b * kPanel + k * kTile + i];
     std::memset(sums, 0, sizeof(sums));
-    for (int64_t c = 0; c < b; c += kRun) {
-      int64_t count = std::min(kRun, b - c);
-      for (int64_t t = 0; t < count; ++t)
-        TimesTile<S, K>(tiles + (c + t) * kTile * kTile, here, out + (c + t) * kTile, stride);
-      TimesTransposed<S, K>(tiles + c * kTile * kTile, count, x + c * kTile, stride, sums);
-    }
-    TimesTransposed<S, K>(tiles + b * kTile * kTile, 1, x + b * kTile, stride, sums);
-    for (int64_t i = 0; i < kTile; ++i)
-      for (int k = 0; k < K; ++k) {
-        S total = 0;
-        for (int64_t lane = 0; lane < kLanes<S>; ++lane) total += sums[i][k][lane];
-        out[k * stride + b * kTile + i] += total;
+    for (int64_t c = 0; c <= b; c += kRun<K>) {
+      int64_t count = std::min(kRun<K>, b + 1 - c);
+      for (int64_t t = c; t < c + count; ++t) {
+        fold.Apply(tiles + t * kArea, b, t);
+        if (t < b) TimesRows<S, K>(tiles + t * kArea, kTile, kTile, here, out + t * kPanel);
       }
+      for (int64_t i = 0; i < kTile; i += kRows)
+        TimesPanels<S, K, kRows>(tiles + c * kArea + i * kTile, kTile, kArea, count, x + c * kPanel, sums + i);
+    }
+    for (int k = 0; k < K; ++k)
+      for (int64_t i = 0; i < kTile; ++i) out[b * kPanel + k * kTile + i] += LaneSum<S>(sums[i][k]);
   }
 }
 
-template <typename S>
-void TimesBlocks(int64_t rows, const S* cov, const S* x, S* out, int64_t stride, int64_t first, int64_t last) {
-  switch (rows) {
-#define CASE(K) case K: return TimesBlocks<S, K>(cov, x, out, stride, first, last);
+// One product with K rows. Panels of U's last block, which may be narrower than 32, are padded in `last`.
+template <typename S, int K> struct Product {
+  using V = typename Simd<S>::V;
+  static constexpr int64_t kPanel = K * kTile;
+  const Task<S>& task;
+  const Fold<S>& fold;
+  S *x, *sums, *shares, *last;  // panels of x; of each part's sums; -(x U') as (live x K)
+  int64_t blocks, parts;
+
+  static int64_t Needs(int64_t blocks, int64_t parts, int64_t live) {
+    return (1 + parts) * blocks * kPanel + live * K + 16 + live * kTile;
+  }
+
+  Product(const Task<S>& task, const Fold<S>& fold, S* memory, int64_t blocks, int64_t parts)
+      : task(task), fold(fold), x(memory), sums(x + blocks * kPanel), last(sums + parts * blocks * kPanel),
+        blocks(blocks), parts(parts) {
+    shares = last + task.live * kTile;
+  }
+
+  int64_t Width(int64_t b) const { return std::min(kTile, task.size - b * kTile); }
+
+  void Run(ffi::ThreadPool& pool, const S* rows, S* out) {
+    for (int64_t b = 0; b < blocks; ++b)
+      for (int k = 0; k < K; ++k) Padded(rows + k * task.size, b, x + b * kPanel + k * kTile);
+    for (int64_t u = 0; u < task.live; ++u) Padded(task.waiting + u * task.size, blocks - 1, last + u * kTile);
+    InParallel(pool, parts, [&](int64_t part) {
+      S* own = sums + part * blocks * kPanel;
+      std::memset(own, 0, blocks * kPanel * sizeof(S));
+      TimesBlocks<S, K>(task.cov, fold, x, own, FirstBlock(part, parts, blocks), FirstBlock(part + 1, parts, blocks));
+      Shares(task.live * part / parts, task.live * (part + 1) / parts);
+    });
+    InParallel(pool, task.live ? parts : 1, [&](int64_t part) {
+      int64_t of = task.live ? parts : 1;
+      for (int64_t b = blocks * part / of; b < blocks * (part + 1) / of; ++b) Finish(b, out);
+    });
+  }
+
+  void Padded(const S* row, int64_t b, S* to) const {
+    std::memset(to, 0, kTile * sizeof(S));
+    std::memcpy(to, row + b * kTile, Width(b) * sizeof(S));
+  }
+
+  void Shares(int64_t first, int64_t end) {
+    for (int64_t u = first; u < end; ++u) {
+      V lanes[1][K] = {};
+      TimesPanels<S, K, 1>(task.waiting + u * task.size, 0, kTile, blocks - 1, x, lanes);
+      TimesPanels<S, K, 1>(last + u * kTile, 0, kTile, 1, x + (blocks - 1) * kPanel, lanes);
+      for (int k = 0; k < K; ++k) shares[u * K + k] = -LaneSum<S>(lanes[0][k]);
+    }
+  }
+
+  void Finish(int64_t b, S* out) {
+    S* total = sums + b * kPanel;
+    for (int64_t part = 1; part < parts; ++part) {
+      const S* more = total + part * blocks * kPanel;
+      for (int64_t j = 0; j < kPanel; ++j) total[j] += more[j];
+    }
+    bool whole = b + 1 < blocks;
+    TimesRows<S, K>(whole ? task.waiting + b * kTile : last, whole ? task.size : kTile, task.live, shares, total);
+    for (int k = 0; k < K; ++k)
+      std::memcpy(out + k * task.size + b * kTile, total + k * kTile, Width(b) * sizeof(S));
+  }
+};
+
+template <typename S, int K>
+void Multiply(ffi::ThreadPool& pool, const Task<S>& task, const Fold<S>& fold, S* memory, int64_t k, int64_t blocks) {
+  Product<S, K>(task, fold, memory, blocks, Parts(blocks)).Run(pool, task.x + k * task.size, task.out + k * task.size);
+}
+
+// All of a task: rows of X in groups of at most ten, C folded on the way of the first.
+template <typename S> void Advance(ffi::ThreadPool& pool, const Task<S>& task) {
+  int64_t blocks = (task.size + kTile - 1) / kTile, parts = Parts(blocks), folded = blocks * task.fold * kTile;
+  S* memory = Scratch<S>(folded + Product<S, kMaxRows>::Needs(blocks, parts, task.live));
+  for (int64_t b = 0; b < blocks; ++b)
+    for (int64_t u = 0; u < task.fold; ++u) {
+      S* panel = memory + (b * task.fold + u) * kTile;
+      std::memset(panel, 0, kTile * sizeof(S));
+      std::memcpy(panel, task.waiting + u * task.size + b * kTile,
+                  std::min(kTile, task.size - b * kTile) * sizeof(S));
+    }
+  Fold<S> fold{memory, task.fold, task.scale}, done{nullptr, 0, S(1)};
+  if (task.rows == 0 && task.fold)
+    InParallel(pool, parts, [&](int64_t part) {
+      for (int64_t b = FirstBlock(part, parts, blocks); b < FirstBlock(part + 1, parts, blocks); ++b)
+        for (int64_t c = 0; c <= b; ++c) fold.Apply(task.cov + (TilesBefore(b) + c) * kArea, b, c);
+    });
+  int64_t passes = (task.rows + kMaxRows - 1) / kMaxRows, at_once = passes ? (task.rows + passes - 1) / passes : 0;
+  for (int64_t k = 0; k < task.rows; k += at_once) switch (std::min(at_once, task.rows - k)) {
+#define CASE(K) case K: Multiply<S, K>(pool, task, k ? done : fold, memory + folded, k, blocks); break;
     CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10)
 #undef CASE
   }
 }
 
-template <typename S> void Multiply(ffi::ThreadPool& pool, const S* cov, const S* x, S* out, int64_t rows, int64_t size) {
-  int64_t blocks = (size + kTile - 1) / kTile, stride = blocks * kTile, parts = Parts(blocks);
-  int64_t passes = (rows + kMaxRows - 1) / kMaxRows, at_once = (rows + passes - 1) / passes;
-  Aligned<S> padded(rows * stride), sums(parts * rows * stride);
-  for (int64_t k = 0; k < rows; ++k) std::memcpy(padded.data + k * stride, x + k * size, size * sizeof(S));
-  InParallel(pool, parts, [&](int64_t part) {
-    int64_t first = FirstBlock(part, parts, blocks), last = FirstBlock(part + 1, parts, blocks);
-    for (int64_t k = 0; k < rows; k += at_once)
-      TimesBlocks<S>(std::min(at_once, rows - k), cov, padded.data + k * stride,
-                     sums.data + (part * rows + k) * stride, stride, first, last);
-  });
-  for (int64_t k = 0; k < rows; ++k) {
-    std::memcpy(out + k * size, sums.data + k * stride, size * sizeof(S));
-    for (int64_t part = 1; part < parts; ++part) {
-      const S* more = sums.data + (part * rows + k) * stride;
-      for (int64_t j = 0; j < size; ++j) out[k * size + j] += more[j];
-    }
-  }
-}
-
-// Tiles of the block rows first..last-1 of C <- scale (C - U'U); panels hold U as (blocks, rows, 32).
-template <typename S>
-void FoldBlocks(S* cov, const S* panels, int64_t rows, S scale, int64_t first, int64_t last) {
-  using V = typename Simd<S>::V;
-  constexpr int kRows = 8;
-  for (int64_t b = first; b < last; ++b)
-    for (int64_t c = 0; c <= b; ++c) {
-      S* tile = cov + (TilesBefore(b) + c) * kTile * kTile;
-      const S* left = panels + b * rows * kTile;
-      const S* right = panels + c * rows * kTile;
-      for (int64_t i = 0; i < kTile; i += kRows)
-        for (int64_t w = 0; w < kVectors<S>; w += 2) {
-          V* at = reinterpret_cast<V*>(tile) + i * kVectors<S> + w;
-          V value[kRows][2];
-#pragma GCC unroll 8
-          for (int r = 0; r < kRows; ++r) value[r][0] = at[r * kVectors<S>], value[r][1] = at[r * kVectors<S> + 1];
-#pragma GCC unroll 2
-          for (int64_t u = 0; u < rows; ++u) {
-            const V* across = reinterpret_cast<const V*>(right + u * kTile) + w;
-            V u0 = across[0], u1 = across[1];
-#pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) {
-              S down = left[u * kTile + i + r];
-              value[r][0] -= down * u0, value[r][1] -= down * u1;
-            }
-          }
-#pragma GCC unroll 8
-          for (int r = 0; r < kRows; ++r)
-            at[r * kVectors<S>] = scale * value[r][0], at[r * kVectors<S> + 1] = scale * value[r][1];
-        }
-    }
-}
-
-template <typename S> void Fold(ffi::ThreadPool& pool, S* cov, const S* u, S scale, int64_t rows, int64_t size) {
-  int64_t blocks = (size + kTile - 1) / kTile, parts = Parts(blocks);
-  Aligned<S> panels(blocks * rows * kTile);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t b = 0; b < blocks; ++b)
-      std::memcpy(panels.data + (b * rows + r) * kTile, u + r * size + b * kTile,
-                  std::min(kTile, size - b * kTile) * sizeof(S));
-  InParallel(pool, parts, [&](int64_t part) {
-    FoldBlocks<S>(cov, panels.data, rows, scale, FirstBlock(part, parts, blocks), FirstBlock(part + 1, parts, blocks));
-  });
-}
-
-// Leading dimensions beyond these are a batch, one matrix after the other.
+// Leading dimensions beyond those of one matrix are a batch, one after the other.
 template <ffi::DataType D>
-ffi::Error MultiplyCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> x, ffi::ResultBuffer<D> out) {
-  auto dims = x.dimensions();
-  int64_t size = dims[dims.size() - 1], rows = dims[dims.size() - 2];
-  int64_t batch = size * rows ? x.element_count() / (size * rows) : 0;
+ffi::Error MultiplyCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> waiting, ffi::Buffer<ffi::S32> live,
+                        ffi::Buffer<D> x, ffi::ResultBuffer<D> out) {
+  using S = ffi::NativeType<D>;
+  auto dims = x.dimensions(), kept = waiting.dimensions();
+  int64_t size = dims[dims.size() - 1], rows = dims[dims.size() - 2], room = kept[kept.size() - 2];
+  int64_t batch = live.element_count(), each = batch ? cov.element_count() / batch : 0;
   for (int64_t i = 0; i < batch; ++i)
-    Multiply(pool, cov.typed_data() + i * (cov.element_count() / batch), x.typed_data() + i * rows * size,
-             out->typed_data() + i * rows * size, rows, size);
+    Advance<S>(pool, {cov.typed_data() + i * each, waiting.typed_data() + i * room * size, 0, S(1),
+                      live.typed_data()[i], x.typed_data() + i * rows * size, out->typed_data() + i * rows * size,
+                      rows, size});
   return ffi::Error::Success();
 }
 
 template <ffi::DataType D>
-ffi::Error FoldCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> u, ffi::Buffer<ffi::S32> count,
-                    ffi::Buffer<D> scale, ffi::ResultBuffer<D> out) {
-  auto dims = u.dimensions();
-  int64_t size = dims[dims.size() - 1], rows = dims[dims.size() - 2], batch = count.element_count();
-  int64_t each = batch ? cov.element_count() / batch : 0;
-  if (out->typed_data() != cov.typed_data())
-    std::memcpy(out->typed_data(), cov.typed_data(), cov.size_bytes());
+ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> waiting, ffi::Buffer<ffi::S32> fold,
+                       ffi::Buffer<D> scale, ffi::Buffer<ffi::S32> live, ffi::Buffer<D> x, ffi::ResultBuffer<D> folded,
+                       ffi::ResultBuffer<D> out) {
+  using S = ffi::NativeType<D>;
+  auto dims = x.dimensions(), kept = waiting.dimensions();
+  int64_t size = dims[dims.size() - 1], rows = dims[dims.size() - 2], room = kept[kept.size() - 2];
+  int64_t batch = live.element_count(), each = batch ? cov.element_count() / batch : 0;
+  if (folded->typed_data() != cov.typed_data())
+    std::memcpy(folded->typed_data(), cov.typed_data(), cov.size_bytes());
   for (int64_t i = 0; i < batch; ++i)
-    if (int64_t used = count.typed_data()[i]; used > 0)
-      Fold(pool, out->typed_data() + i * each, u.typed_data() + i * rows * size, scale.typed_data()[i], used, size);
+    Advance<S>(pool, {folded->typed_data() + i * each, waiting.typed_data() + i * room * size, fold.typed_data()[i],
+                      scale.typed_data()[i], live.typed_data()[i], x.typed_data() + i * rows * size,
+                      out->typed_data() + i * rows * size, rows, size});
   return ffi::Error::Success();
 }
 
 }  // namespace
 
-#define MULTIPLY(NAME, D)                                                                  \
-  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, MultiplyCall<D>,                                     \
-                                ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>() \
+#define MULTIPLY(NAME, D)                                                                        \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, MultiplyCall<D>,                                           \
+                                ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>()       \
+                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
                                     .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
-#define FOLD(NAME, D)                                                                      \
-  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, FoldCall<D>,                                         \
-                                ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>() \
-                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()       \
-                                    .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
+#define ADVANCE(NAME, D)                                                                         \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, AdvanceCall<D>,                                            \
+                                ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>()       \
+                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
+                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
+                                    .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
 
-MULTIPLY(natkal_multiply_f32, ffi::F32);
-MULTIPLY(natkal_multiply_f64, ffi::F64);
-FOLD(natkal_fold_f32, ffi::F32);
-FOLD(natkal_fold_f64, ffi::F64);
+MULTIPLY(natkal_packed_multiply_f32, ffi::F32);
+MULTIPLY(natkal_packed_multiply_f64, ffi::F64);
+ADVANCE(natkal_packed_advance_f32, ffi::F32);
+ADVANCE(natkal_packed_advance_f64, ffi::F64);

@@ -3,11 +3,10 @@
 import dataclasses
 from typing import Any
 
-import jax
-import jax.ffi
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.curvature.kernels.fused import fold, multiply
 from natkal.typing import Array, Float, Int
 
 Tiles = Float[Array, "tiles side side"]
@@ -51,8 +50,9 @@ def _blocks(size: int, side: int, group: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Native:
-    """Tiles, multiplied and folded by `packed.cc`; a batch (vmap) is one call."""
+    """Tiles, moved by `packed.cc`; a batch (vmap) is one call."""
 
+    target = "packed"
     side: int = 32
 
     def pack(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Tiles:
@@ -65,14 +65,8 @@ class Native:
 
     def multiply(self, base: Tiles, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
         """Rows C: every tile read once, used as itself and transposed."""
-        return _call("multiply", rows)(base, rows)
+        return multiply(self.target, base, rows[:0], jnp.zeros((), jnp.int32), rows)
 
     def fold(self, base: Tiles, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Tiles:
         """C <- scale (C - U'U) in the same memory; nothing is touched where nothing waits."""
-        return _call("fold", base, input_output_aliases={0: 0})(base, rows, count, scale)
-
-
-def _call(name: str, like: Array, **options: Any) -> Any:
-    kind = {"float32": "f32", "float64": "f64"}[str(like.dtype)]
-    result = jax.ShapeDtypeStruct(like.shape, like.dtype)
-    return jax.ffi.ffi_call(f"natkal_{name}_{kind}", result, vmap_method="broadcast_all", **options)
+        return fold(self.target, base, rows, count, scale)
