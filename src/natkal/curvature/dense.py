@@ -53,8 +53,7 @@ class Dense:
         kernel = self.kernel_for(rows.shape[1])
         renewal = renew(state.prior, keep, restore, self.prior_directions)
         stacked = with_prior_rows(renewal, rows)
-        settled, images = kernel.advance(state.cov, stacked)
-        before = images @ stacked.T
+        settled, images, before = kernel.advance(state.cov, stacked)
         gram = before / keep
         factor, push = respond_with_prior(renewal, gram, respond, offset)
         down = correction(gram, factor) @ images / keep
@@ -65,6 +64,11 @@ class Dense:
             gram=before[-len(rows) :, -len(rows) :],
             declined=DenseState(cov=learned.declined, prior=state.prior),
         )
+
+    def recast(self, state: DenseState, to: "Dense", size: int) -> DenseState:
+        """The same P as another kernel keeps it."""
+        old, new = self.kernel_for(size), to.kernel_for(size)
+        return state if old == new else DenseState(cov=new.start(old.to_dense(state.cov)), prior=state.prior)
 
     def transition(
         self, state: DenseState, jacobian: Float[Array, "p p"], noise: Float[Array, "p p"] | None
@@ -107,7 +111,8 @@ def dense(*, prior_directions: int = 8, kernel: str | None = None, mesh: Mesh | 
 
     `kernel` says how the matrix is kept and moved; all learn the same, to rounding, and the fastest one for the size
     and the platform is taken unless one is named: "immediate", "deferred" (corrections wait and are folded in
-    together), "jax" (the better of these two), "cpu" (one triangle, compiled), "gpu" (one triangle, in Triton).
+    together), "jax" (the better of these two), "cpu" (one triangle, compiled), "gpu" (one triangle, in Triton), "batch"
+    (compiled, for many small matrices under `vmap`; `nk.fleet` takes it by itself).
 
     `mesh` spreads the rows of the matrix over the devices of a mesh, of one process or of many; a step then sends p
     numbers for each row of the observation from device to device, and no more.

@@ -12,10 +12,13 @@ from natkal.curvature.kernels.deferred import Deferred, Full, Waiting
 from natkal.curvature.kernels.fused import Fused
 from natkal.curvature.kernels.immediate import Immediate
 from natkal.curvature.kernels.packed import Native
+from natkal.curvature.kernels.small import Batch, Small
 
-KERNELS = ("jax", "immediate", "deferred", "cpu", "gpu")
+KERNELS = ("jax", "immediate", "deferred", "cpu", "gpu", "batch")
 DEFER_FROM = 300
 """Parameters from which it pays to let corrections wait."""
+BATCH_CAPACITY = 8
+"""Rows that wait for each learner of a fleet."""
 
 # Full float32 from a GPU's matrix units, in three passes.
 GPU_FLOAT32 = "TF32_TF32_F32_X3"
@@ -32,6 +35,10 @@ def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str) -> K
     match kernel or _fastest(size, platform):
         case "immediate":
             return Immediate()
+        case "batch" if platform == "cpu" and size < DEFER_FROM and native.available():
+            return Batch(name="batch", layout=Small(), capacity=BATCH_CAPACITY)
+        case "batch":
+            return choose(None, mesh, size, platform)
         case "jax" if size < DEFER_FROM:
             return Immediate()
         case "cpu":

@@ -12,6 +12,14 @@ class Learned(NamedTuple):
     declined: Any
 
 
+class Advanced(NamedTuple):
+    """A store with room for an observation's rows, rows P, and rows P rows'."""
+
+    store: Any
+    images: Float[Array, "m p"]
+    gram: Float[Array, "m m"]
+
+
 @runtime_checkable
 class Kernel(Protocol):
     """A covariance matrix in memory."""
@@ -33,7 +41,7 @@ class Kernel(Protocol):
         """Rows P, reading the store once."""
         ...
 
-    def advance(self, store: Any, rows: Float[Array, "m p"]) -> tuple[Any, Float[Array, "m p"]]:
+    def advance(self, store: Any, rows: Float[Array, "m p"]) -> Advanced:
         """`settle` with room for as many rows, then `multiply`; in one pass where the kernel can."""
         ...
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from natkal.curvature.kernels.base import Learned
+from natkal.curvature.kernels.base import Advanced, Learned
 from natkal.typing import Array, Bool, Float, Int
 
 LARGEST_SCALE = 1e3
@@ -71,10 +71,11 @@ class Deferred:
         shares = jnp.where(in_use(store.used, self.capacity), store.rows @ rows.T, 0.0)
         return store.scale * (self.layout.multiply(store.base, rows) - shares.T @ store.rows)
 
-    def advance(self, store: Waiting, rows: Float[Array, "m p"]) -> tuple[Waiting, Float[Array, "m p"]]:
+    def advance(self, store: Waiting, rows: Float[Array, "m p"]) -> Advanced:
         """Fold if it is time to, then multiply."""
         settled = self.settle(store, len(rows))
-        return settled, self.multiply(settled, rows)
+        images = self.multiply(settled, rows)
+        return Advanced(store=settled, images=images, gram=images @ rows.T)
 
     def due(self, store: Waiting, room: int) -> Bool[Array, ""]:
         """Whether what waits is to be folded before `room` rows come."""

@@ -7,6 +7,7 @@ import jax
 import jax.ffi
 import jax.numpy as jnp
 
+from natkal.curvature.kernels.base import Advanced
 from natkal.curvature.kernels.deferred import Deferred, Waiting, folded
 from natkal.typing import Array, Float, Int
 
@@ -19,25 +20,34 @@ class Fused(Deferred):
         """Scale (rows C - (rows U') U), reading C and U once."""
         return store.scale * multiply(self.layout.target, store.base, store.rows, store.used, rows)
 
-    def advance(self, store: Waiting, rows: Float[Array, "m p"]) -> tuple[Waiting, Float[Array, "m p"]]:
+    def advance(self, store: Waiting, rows: Float[Array, "m p"]) -> Advanced:
         """Fold if it is time to and multiply, in one pass over C."""
         due = self.due(store, len(rows))
         count = jnp.where(due, store.used, 0)
-        base, products = _advance(self.layout.target, store.base, store.rows, count, store.scale, store.used - count, rows)
+        base, products, gram = _advance(
+            self.layout.target, store.base, store.rows, count, store.scale, store.used - count, rows
+        )
         settled = folded(store, base, due)
-        return settled, settled.scale * products
+        return Advanced(store=settled, images=settled.scale * products, gram=settled.scale * gram)
 
 
 def multiply(
-    target: str, base: Any, waiting: Float[Array, "b p"], live: Int[Array, ""], rows: Float[Array, "m p"]
+    target: str, base: Any, waiting: Float[Array, "b p"], live: Int[Array, ""] | int, rows: Float[Array, "m p"]
 ) -> Float[Array, "m p"]:
     """Rows C - (rows U') U, U the first `live` rows that wait."""
-    return _call(f"{target}_multiply", rows)(base, waiting, live, rows)
+    return _call(f"{target}_multiply", rows)(base, waiting, jnp.asarray(live, jnp.int32), rows)
 
 
 def fold(target: str, base: Any, waiting: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Any:
     """C <- scale (C - U'U) in the same memory."""
     return _advance(target, base, waiting, count, scale, jnp.zeros_like(count), waiting[:0])[0]
+
+
+def wait(
+    target: str, waiting: Float[Array, "b p"], down: Float[Array, "r p"], used: Int[Array, ""], scale: Float[Array, ""]
+) -> Float[Array, "b p"]:
+    """The rows `down / sqrt(scale)` into U from row `used` on, in the same memory; what is not finite becomes zero."""
+    return _call(f"{target}_wait", waiting, input_output_aliases={0: 0})(waiting, down, used, scale)
 
 
 def _advance(
@@ -48,12 +58,13 @@ def _advance(
     scale: Float[Array, ""],
     live: Int[Array, ""],
     rows: Float[Array, "m p"],
-) -> tuple[Any, Float[Array, "m p"]]:
-    call = _call(f"{target}_advance", base, rows, input_output_aliases={0: 0})
+) -> tuple[Any, Float[Array, "m p"], Float[Array, "m m"]]:
+    gram = jax.ShapeDtypeStruct((len(rows), len(rows)), rows.dtype)
+    call = _call(f"{target}_advance", base, rows, gram, input_output_aliases={0: 0})
     return call(base, waiting, count, scale, live, rows)
 
 
-def _call(name: str, *like: Array, **options: Any) -> Any:
+def _call(name: str, *like: Array | jax.ShapeDtypeStruct, **options: Any) -> Any:
     kind = {"float32": "f32", "float64": "f64"}[str(like[0].dtype)]
     results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in like]
     result = results[0] if len(results) == 1 else results

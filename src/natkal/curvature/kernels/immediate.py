@@ -4,7 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from natkal.curvature.kernels.base import Learned
+from natkal.curvature.kernels.base import Advanced, Learned
 from natkal.typing import Array, Float
 
 FEW = 6
@@ -31,11 +31,10 @@ class Immediate:
             return (store @ rows.T).T
         return jnp.stack([store @ row for row in rows])
 
-    def advance(
-        self, store: Float[Array, "p p"], rows: Float[Array, "m p"]
-    ) -> tuple[Float[Array, "p p"], Float[Array, "m p"]]:
-        """P as it is, and rows P."""
-        return store, self.multiply(store, rows)
+    def advance(self, store: Float[Array, "p p"], rows: Float[Array, "m p"]) -> Advanced:
+        """P as it is, and the products."""
+        images = self.multiply(store, rows)
+        return Advanced(store=store, images=images, gram=images @ rows.T)
 
     def learn(self, store: Float[Array, "p p"], down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
         """P <- P / keep - down' down; one division, since p^2 of them would take longer than all the rest."""

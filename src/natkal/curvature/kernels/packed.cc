@@ -246,7 +246,8 @@ void Multiply(ffi::ThreadPool& pool, const Task<S>& task, const Fold<S>& fold, S
 // All of a task: rows of X in groups of at most ten, C folded on the way of the first.
 template <typename S> void Advance(ffi::ThreadPool& pool, const Task<S>& task) {
   int64_t blocks = (task.size + kTile - 1) / kTile, parts = Parts(blocks), folded = blocks * task.fold * kTile;
-  S* memory = Scratch<S>(folded + Product<S, kMaxRows>::Needs(blocks, parts, task.live));
+  Scratch<S> scratch(folded + Product<S, kMaxRows>::Needs(blocks, parts, task.live));
+  S* memory = scratch.data();
   for (int64_t b = 0; b < blocks; ++b)
     for (int64_t u = 0; u < task.fold; ++u) {
       S* panel = memory + (b * task.fold + u) * kTile;
@@ -286,7 +287,7 @@ ffi::Error MultiplyCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D>
 template <ffi::DataType D>
 ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> waiting, ffi::Buffer<ffi::S32> fold,
                        ffi::Buffer<D> scale, ffi::Buffer<ffi::S32> live, ffi::Buffer<D> x, ffi::ResultBuffer<D> folded,
-                       ffi::ResultBuffer<D> out) {
+                       ffi::ResultBuffer<D> out, ffi::ResultBuffer<D> gram) {
   using S = ffi::NativeType<D>;
   auto dims = x.dimensions(), kept = waiting.dimensions();
   int64_t size = dims[dims.size() - 1], rows = dims[dims.size() - 2], room = kept[kept.size() - 2];
@@ -297,24 +298,15 @@ ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> 
     Advance<S>(pool, {folded->typed_data() + i * each, waiting.typed_data() + i * room * size, fold.typed_data()[i],
                       scale.typed_data()[i], live.typed_data()[i], x.typed_data() + i * rows * size,
                       out->typed_data() + i * rows * size, rows, size});
+  for (int64_t i = 0; i < batch; ++i)
+    Gram<S>(x.typed_data() + i * rows * size, out->typed_data() + i * rows * size, rows, size,
+            gram->typed_data() + i * rows * rows);
   return ffi::Error::Success();
 }
 
 }  // namespace
 
-#define MULTIPLY(NAME, D)                                                                        \
-  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, MultiplyCall<D>,                                           \
-                                ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>()       \
-                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
-                                    .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
-#define ADVANCE(NAME, D)                                                                         \
-  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, AdvanceCall<D>,                                            \
-                                ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>()       \
-                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
-                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
-                                    .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
-
-MULTIPLY(natkal_packed_multiply_f32, ffi::F32);
-MULTIPLY(natkal_packed_multiply_f64, ffi::F64);
-ADVANCE(natkal_packed_advance_f32, ffi::F32);
-ADVANCE(natkal_packed_advance_f64, ffi::F64);
+NATKAL_MULTIPLY(natkal_packed_multiply_f32, ffi::F32);
+NATKAL_MULTIPLY(natkal_packed_multiply_f64, ffi::F64);
+NATKAL_ADVANCE(natkal_packed_advance_f32, ffi::F32);
+NATKAL_ADVANCE(natkal_packed_advance_f64, ffi::F64);

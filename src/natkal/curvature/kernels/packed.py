@@ -65,7 +65,7 @@ class Native:
 
     def multiply(self, base: Tiles, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
         """Rows C: every tile read once, used as itself and transposed."""
-        return multiply(self.target, base, rows[:0], jnp.zeros((), jnp.int32), rows)
+        return multiply(self.target, base, rows[:0], 0, rows)
 
     def fold(self, base: Tiles, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Tiles:
         """C <- scale (C - U'U) in the same memory; nothing is touched where nothing waits."""

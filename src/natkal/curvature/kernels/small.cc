@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "team.h"
 
@@ -20,32 +21,52 @@ template <typename F> void Each(ffi::ThreadPool& pool, int64_t batch, const F& w
   InParallel(pool, parts, [&](int64_t part) { work(batch * part / parts, batch * (part + 1) / parts); });
 }
 
-template <typename S> inline void Add(S* __restrict to, S times, const S* __restrict row, int64_t size) {
-  for (int64_t j = 0; j < size; ++j) to[j] += times * row[j];
-}
+template <typename S, int B> struct Chunk { typedef S V __attribute__((vector_size(B), aligned(sizeof(S)), may_alias)); };
 
-template <typename S> inline S Dot(const S* __restrict left, const S* __restrict right, int64_t size) {
-  S total = 0;
-  for (int64_t j = 0; j < size; ++j) total += left[j] * right[j];
-  return total;
+// body(width, j) for columns j.. in vectors of 64 bytes, then of 32, 16 and so on, so that all `size` columns are covered.
+template <typename S, int B = 64, typename F> inline void Columns(int64_t size, const F& body, int64_t j = 0) {
+  constexpr int64_t kWide = B / sizeof(S);
+  for (; j + kWide <= size; j += kWide) body(std::integral_constant<int, B>{}, j);
+  if constexpr (kWide > 1) Columns<S, B / 2>(size, body, j);
 }
 
 // C <- scale (C - U'U), U the first `count` rows.
-template <typename S>
-inline void Fold(S* __restrict cov, const S* __restrict waiting, int64_t count, S scale, int64_t size) {
-  for (int64_t i = 0; i < size; ++i) {
-    S* row = cov + i * size;
-    for (int64_t u = 0; u < count; ++u) Add(row, -waiting[u * size + i], waiting + u * size, size);
-    for (int64_t j = 0; j < size; ++j) row[j] *= scale;
-  }
+template <typename S> inline void Fold(S* cov, const S* waiting, int64_t count, S scale, int64_t size) {
+  Columns<S>(size, [&](auto width, int64_t j) {
+    using V = typename Chunk<S, width>::V;
+    for (int64_t i = 0; i < size; ++i) {
+      V* at = reinterpret_cast<V*>(cov + i * size + j);
+      V value = *at;
+      for (int64_t u = 0; u < count; ++u)
+        value -= waiting[u * size + i] * *reinterpret_cast<const V*>(waiting + u * size + j);
+      *at = scale * value;
+    }
+  });
+}
+
+// out += x rows, where the rows have `size` numbers each; in four sums, so that none waits for the one before it.
+template <typename S> inline void AddRows(const S* rows, int64_t count, const S* x, S* out, int64_t size) {
+  Columns<S>(size, [&](auto width, int64_t j) {
+    using V = typename Chunk<S, width>::V;
+    V sum[4] = {*reinterpret_cast<const V*>(out + j)};
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4)
+#pragma GCC unroll 4
+      for (int s = 0; s < 4; ++s) sum[s] += x[i + s] * *reinterpret_cast<const V*>(rows + (i + s) * size + j);
+    for (; i < count; ++i) sum[0] += x[i] * *reinterpret_cast<const V*>(rows + i * size + j);
+    *reinterpret_cast<V*>(out + j) = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  });
 }
 
 // out = x C - (x U') U for one row x, U the first `live` rows.
 template <typename S>
 inline void Times(const S* cov, const S* waiting, int64_t live, const S* x, S* out, int64_t size) {
   std::memset(out, 0, size * sizeof(S));
-  for (int64_t i = 0; i < size; ++i) Add(out, x[i], cov + i * size, size);
-  for (int64_t u = 0; u < live; ++u) Add(out, -Dot(x, waiting + u * size, size), waiting + u * size, size);
+  AddRows(cov, size, x, out, size);
+  for (int64_t u = 0; u < live; ++u) {
+    S share = -Dot(x, waiting + u * size, size);
+    AddRows(waiting + u * size, 1, &share, out, size);
+  }
 }
 
 template <ffi::DataType D>
@@ -66,7 +87,7 @@ ffi::Error MultiplyCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D>
 template <ffi::DataType D>
 ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> waiting, ffi::Buffer<ffi::S32> fold,
                        ffi::Buffer<D> scale, ffi::Buffer<ffi::S32> live, ffi::Buffer<D> x, ffi::ResultBuffer<D> folded,
-                       ffi::ResultBuffer<D> out) {
+                       ffi::ResultBuffer<D> out, ffi::ResultBuffer<D> gram) {
   using S = ffi::NativeType<D>;
   auto dims = x.dimensions(), kept = waiting.dimensions();
   int64_t size = dims[dims.size() - 1], rows = dims[dims.size() - 2], room = kept[kept.size() - 2];
@@ -79,6 +100,8 @@ ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> 
       if (fold.typed_data()[i]) Fold<S>(matrix, corrections, fold.typed_data()[i], scale.typed_data()[i], size);
       for (int64_t k = i * rows; k < (i + 1) * rows; ++k)
         Times<S>(matrix, corrections, live.typed_data()[i], x.typed_data() + k * size, out->typed_data() + k * size, size);
+      Gram<S>(x.typed_data() + i * rows * size, out->typed_data() + i * rows * size, rows, size,
+              gram->typed_data() + i * rows * rows);
     }
   });
   return ffi::Error::Success();
@@ -107,26 +130,15 @@ ffi::Error WaitCall(ffi::ThreadPool pool, ffi::Buffer<D> waiting, ffi::Buffer<D>
 
 }  // namespace
 
-#define MULTIPLY(NAME, D)                                                                        \
-  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, MultiplyCall<D>,                                           \
-                                ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>()       \
-                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
-                                    .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
-#define ADVANCE(NAME, D)                                                                         \
-  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, AdvanceCall<D>,                                            \
-                                ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>()       \
-                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
-                                    .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
-                                    .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
 #define WAIT(NAME, D)                                                                            \
   XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, WaitCall<D>,                                               \
                                 ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<D>>()       \
                                     .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
                                     .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
 
-MULTIPLY(natkal_small_multiply_f32, ffi::F32);
-MULTIPLY(natkal_small_multiply_f64, ffi::F64);
-ADVANCE(natkal_small_advance_f32, ffi::F32);
-ADVANCE(natkal_small_advance_f64, ffi::F64);
+NATKAL_MULTIPLY(natkal_small_multiply_f32, ffi::F32);
+NATKAL_MULTIPLY(natkal_small_multiply_f64, ffi::F64);
+NATKAL_ADVANCE(natkal_small_advance_f32, ffi::F32);
+NATKAL_ADVANCE(natkal_small_advance_f64, ffi::F64);
 WAIT(natkal_small_wait_f32, ffi::F32);
 WAIT(natkal_small_wait_f64, ffi::F64);

@@ -33,18 +33,63 @@ template <typename S> inline S LaneSum(typename Simd<S>::V v) {
   return total;
 }
 
-// A thread's own memory on a 64-byte boundary, kept from call to call; what is in it is void.
-template <typename S> S* Scratch(int64_t count) {
-  struct Kept { void* data = nullptr; size_t size = 0; ~Kept() { std::free(data); } };
-  thread_local Kept kept;
-  size_t needed = (count * sizeof(S) + 63) / 64 * 64;
-  if (needed > kept.size) {
-    std::free(kept.data);
-    kept.data = std::aligned_alloc(64, needed);
-    kept.size = needed;
-  }
-  return static_cast<S*>(kept.data);
+// left . right, both of `size` numbers.
+template <typename S> inline S Dot(const S* left, const S* right, int64_t size) {
+  using V = typename Simd<S>::V;
+  typedef S Quarter __attribute__((vector_size(16), aligned(sizeof(S)), may_alias));
+  V wide[2] = {};
+  Quarter narrow = {};
+  int64_t j = 0;
+  for (; j + 2 * kLanes<S> <= size; j += 2 * kLanes<S>)
+#pragma GCC unroll 2
+    for (int w = 0; w < 2; ++w)
+      wide[w] += reinterpret_cast<const V*>(left + j)[w] * reinterpret_cast<const V*>(right + j)[w];
+  for (; j + kLanes<S> / 4 <= size; j += kLanes<S> / 4)
+    narrow += *reinterpret_cast<const Quarter*>(left + j) * *reinterpret_cast<const Quarter*>(right + j);
+  S total = LaneSum<S>(wide[0] + wide[1]);
+  for (int64_t i = 0; i < kLanes<S> / 4; ++i) total += narrow[i];
+  for (; j < size; ++j) total += left[j] * right[j];
+  return total;
 }
+
+// gram (rows x rows) = x out', symmetric but for rounding: the lower half counts.
+template <typename S> inline void Gram(const S* x, const S* out, int64_t rows, int64_t size, S* gram) {
+  for (int64_t k = 0; k < rows; ++k)
+    for (int64_t l = 0; l <= k; ++l) gram[k * rows + l] = gram[l * rows + k] = Dot(x + k * size, out + l * size, size);
+}
+
+// Memory on a 64-byte boundary for one call, void at first; the next call gets the same, while it is still in the cache.
+template <typename S> class Scratch {
+ public:
+  explicit Scratch(int64_t count) {
+    size_t needed = (count * sizeof(S) + 63) / 64 * 64;
+    {
+      std::lock_guard<std::mutex> lock(Pool().mutex);
+      std::swap(kept_, Pool().kept);
+    }
+    if (needed <= kept_.size) return;
+    std::free(kept_.data);
+    kept_ = {std::aligned_alloc(64, needed), needed};
+  }
+  ~Scratch() {
+    {
+      std::lock_guard<std::mutex> lock(Pool().mutex);
+      if (kept_.size > Pool().kept.size) std::swap(kept_, Pool().kept);
+    }
+    std::free(kept_.data);
+  }
+  Scratch(const Scratch&) = delete;
+  S* data() { return static_cast<S*>(kept_.data); }
+
+ private:
+  struct Memory { void* data = nullptr; size_t size = 0; };
+  struct Shared { std::mutex mutex; Memory kept; };
+  static Shared& Pool() {
+    static Shared* pool = new Shared;
+    return *pool;
+  }
+  Memory kept_;
+};
 
 // Helpers that look out for the next call for a moment before they go to sleep: to wake a thread costs both sides tens of
 // microseconds, as much as the work itself where p is about 1,000. While they look out they yield to anyone who has work.
@@ -123,3 +168,19 @@ template <typename F> void InParallel(xla::ffi::ThreadPool& pool, int64_t parts,
 }
 
 }  // namespace natkal
+
+// The calls, for one kind of number each.
+#define NATKAL_MULTIPLY(NAME, D)                                                                        \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, MultiplyCall<D>,                                                  \
+                                xla::ffi::Ffi::Bind().Ctx<xla::ffi::ThreadPool>()                       \
+                                    .Arg<xla::ffi::Buffer<D>>().Arg<xla::ffi::Buffer<D>>()              \
+                                    .Arg<xla::ffi::Buffer<xla::ffi::S32>>().Arg<xla::ffi::Buffer<D>>()  \
+                                    .Ret<xla::ffi::Buffer<D>>())
+#define NATKAL_ADVANCE(NAME, D)                                                                         \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(NAME, AdvanceCall<D>,                                                   \
+                                xla::ffi::Ffi::Bind().Ctx<xla::ffi::ThreadPool>()                       \
+                                    .Arg<xla::ffi::Buffer<D>>().Arg<xla::ffi::Buffer<D>>()              \
+                                    .Arg<xla::ffi::Buffer<xla::ffi::S32>>().Arg<xla::ffi::Buffer<D>>()  \
+                                    .Arg<xla::ffi::Buffer<xla::ffi::S32>>().Arg<xla::ffi::Buffer<D>>()  \
+                                    .Ret<xla::ffi::Buffer<D>>().Ret<xla::ffi::Buffer<D>>()              \
+                                    .Ret<xla::ffi::Buffer<D>>())
