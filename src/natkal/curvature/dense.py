@@ -29,10 +29,11 @@ class Dense:
     prior_directions: int
     kernel: str | None = None
     mesh: Mesh | None = None
+    waiting: int | None = None
 
     def kernel_for(self, size: int) -> Kernel:
         """What keeps and moves P for so many parameters, here."""
-        return best(self.kernel, self.mesh, size)
+        return best(self.kernel, self.mesh, size, self.waiting)
 
     def init(self, prior: Prior) -> DenseState:
         """P_0."""

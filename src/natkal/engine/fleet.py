@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.curvature import Dense
 from natkal.engine.checks import check_stream
 from natkal.engine.learner import Learner
 from natkal.engine.state import LearnerState, Prediction, StepInfo
@@ -27,14 +28,18 @@ class FleetState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fleet:
-    """Learners numbered from 0 that share model and settings and nothing else; build it with `fleet`."""
+    """Learners numbered from 0 that share model and settings and nothing else; build it with `fleet`.
+
+    In a fleet a dense covariance is kept as suits many small ones (`inner`); a state that is handed out or taken in
+    is as the learner alone keeps it.
+    """
 
     learner: Learner
     size: int
 
     def init(self, params: Params, key: Array | None = None) -> FleetState:
         """All learners at the same start."""
-        start = self.learner.init(params, key)
+        start = self.inner.init(params, key)
         return FleetState(members=spread(start, self.size), start=start)
 
     def update(self, state: FleetState, keys: Any, inputs: Any, targets: Any) -> tuple[FleetState, StepInfo]:
@@ -84,20 +89,21 @@ class Fleet:
 
     def member(self, state: FleetState, key: int) -> LearnerState:
         """One learner's state, as `nk.online`'s functions take it."""
-        return jax.tree.map(lambda leaf: leaf[key], state.members)
+        return self._alone(jax.tree.map(lambda leaf: leaf[key], state.members))
 
     def export_shard(self, state: FleetState, keys: Any) -> LearnerState:
         """The states of these learners with a leading axis, to keep elsewhere or to import into another fleet."""
         slots = _checked(keys, None)
         if slots.max(initial=-1) >= _length(state.members):
             raise ValueError(f"keys: {int(slots.max())} is not in this fleet of {_length(state.members)}")
-        return _take(state.members, slots)
+        return jax.vmap(self._alone)(_take(state.members, slots))
 
     def import_shard(self, state: FleetState, keys: Any, shard: LearnerState) -> FleetState:
         """The fleet in which learners `keys` are those of an exported shard, in its order. `state` is used up."""
         slots = _checked(keys, _length(shard))
         members = self._grown(state, int(slots.max(initial=0)) + 1)
-        return FleetState(members=self._placed(members, slots.astype(np.int32), shard), start=state.start)
+        placed = self._placed(members, slots.astype(np.int32), jax.vmap(self._joined)(shard))
+        return FleetState(members=placed, start=state.start)
 
     def _grown(self, state: FleetState, needed: int) -> LearnerState:
         """Twice the learners, as often as needed."""
@@ -110,7 +116,26 @@ class Fleet:
         return jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.members, more)
 
     def _step(self, member: LearnerState, inputs: Any, target: Any) -> tuple[LearnerState, StepInfo]:
-        return self.learner.step_unchecked(member, inputs, target)
+        return self.inner.step_unchecked(member, inputs, target)
+
+    @functools.cached_property
+    def inner(self) -> Learner:
+        """The learner with the dense kernel that is best for many of it, where none was asked for."""
+        curvature = getattr(self.learner, "curvature", None)
+        if not isinstance(curvature, Dense) or curvature.kernel is not None or curvature.mesh is not None:
+            return self.learner
+        rows = self.learner.model.outputs.raw_dim
+        if self.learner.prior_weight is not None:
+            rows += curvature.prior_directions
+        return dataclasses.replace(
+            self.learner, curvature=dataclasses.replace(curvature, kernel="batch", waiting=rows)
+        )
+
+    def _alone(self, member: LearnerState) -> LearnerState:
+        return _recast(member, self.inner, self.learner)
+
+    def _joined(self, member: LearnerState) -> LearnerState:
+        return _recast(member, self.learner, self.inner)
 
     @functools.cached_property
     def _everyone(self):
@@ -151,7 +176,7 @@ class Fleet:
 
             def one(member: LearnerState, unseen: Array, inputs: Any) -> Prediction:
                 known = jax.tree.map(lambda old, new: jnp.where(unseen, new, old), member, state.start)
-                return self.learner.predict_unchecked(known, inputs)
+                return self.inner.predict_unchecked(known, inputs)
 
             return jax.vmap(one)(_take(state.members, slots), unseen, inputs)
 
@@ -177,6 +202,13 @@ def fleet(learner: Learner, size: int) -> Fleet:
 def spread(state: Any, count: int) -> Any:
     """`count` copies of a state with a leading axis."""
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), state)
+
+
+def _recast(member: LearnerState, given: Learner, wanted: Learner) -> LearnerState:
+    """The same state with the covariance kept as another learner keeps it."""
+    if given is wanted:
+        return member
+    return member._replace(curvature=given.curvature.recast(member.curvature, wanted.curvature, given.model.size))
 
 
 def _take(members: Any, slots: Any) -> Any:

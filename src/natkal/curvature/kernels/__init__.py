@@ -17,16 +17,19 @@ from natkal.curvature.kernels.small import Batch, Small
 KERNELS = ("jax", "immediate", "deferred", "cpu", "gpu", "batch")
 DEFER_FROM = 300
 """Parameters from which it pays to let corrections wait."""
-BATCH_CAPACITY = 8
-"""Rows that wait for each learner of a fleet."""
+BATCH_CAPACITY = 4
+"""Rows that wait in kernel "batch" unless a number is given; `nk.fleet` gives the rows of one observation."""
 
 # Full float32 from a GPU's matrix units, in three passes.
 GPU_FLOAT32 = "TF32_TF32_F32_X3"
 
 
 @functools.lru_cache(maxsize=64)
-def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str) -> Kernel:
-    """The kernel of this name, or the fastest one there is for `size` parameters on this platform."""
+def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str, waiting: int | None = None) -> Kernel:
+    """The kernel of this name, or the fastest one there is for `size` parameters on this platform.
+
+    `waiting` is how many rows wait in kernel "batch".
+    """
     full = Full(precision=GPU_FLOAT32, stripe=2_048) if platform == "gpu" else Full()
     if mesh is not None:
         from natkal.curvature.kernels.sharded import Sharded
@@ -36,7 +39,7 @@ def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str) -> K
         case "immediate":
             return Immediate()
         case "batch" if platform == "cpu" and size < DEFER_FROM and native.available():
-            return Batch(name="batch", layout=Small(), capacity=BATCH_CAPACITY)
+            return Batch(name="batch", layout=Small(), capacity=waiting or BATCH_CAPACITY)
         case "batch":
             return choose(None, mesh, size, platform)
         case "jax" if size < DEFER_FROM:
@@ -54,9 +57,9 @@ def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str) -> K
             return Deferred(name="deferred", layout=full, capacity=_capacity(size, platform))
 
 
-def best(kernel: str | None, mesh: Mesh | None, size: int) -> Kernel:
+def best(kernel: str | None, mesh: Mesh | None, size: int, waiting: int | None = None) -> Kernel:
     """`choose` for the platform that arrays live on by default."""
-    return choose(kernel, mesh, size, jax.default_backend())
+    return choose(kernel, mesh, size, jax.default_backend(), waiting)
 
 
 def size_of(store: Any) -> int:

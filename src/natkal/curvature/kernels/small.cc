@@ -95,6 +95,7 @@ ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> 
     for (int64_t i = first; i < last; ++i) {
       S* matrix = folded->typed_data() + i * size * size;
       const S* corrections = waiting.typed_data() + i * room * size;
+      for (int64_t j = 0; j < size * size; j += kLanes<S>) __builtin_prefetch(matrix + size * size + j, 1);
       if (folded->typed_data() != cov.typed_data())
         std::memcpy(matrix, cov.typed_data() + i * size * size, size * size * sizeof(S));
       if (fold.typed_data()[i]) Fold<S>(matrix, corrections, fold.typed_data()[i], scale.typed_data()[i], size);
