@@ -154,7 +154,7 @@ REGISTRY = [
     Entry("dense", lambda: nk.dense(prior_directions=P), projected(lambda matrix: matrix)),
     *[
         Entry(f"dense {kernel}", lambda kernel=kernel: nk.dense(prior_directions=P, kernel=kernel), projected(IDENTITY))
-        for kernel in ("deferred", *(["cpu"] if native.available() else []))
+        for kernel in ("deferred", *(["cpu", "batch"] if native.available() else []))
     ],
     Entry("square root", lambda: nk.square_root(prior_directions=P), projected(lambda matrix: matrix)),
     Entry("information", nk.information, projected(lambda matrix: matrix), float64=True),

@@ -8,9 +8,13 @@ import pytest
 import natkal as nk
 from natkal.curvature import Prior, Response, chosen
 from natkal.curvature.kernels import native
+from natkal.curvature.kernels.deferred import Layout, Waiting
+from natkal.curvature.kernels.fused import Fused
+from natkal.curvature.kernels.packed import Native
+from natkal.curvature.kernels.small import Small
 from tests.curvature.registry import LAYOUT, P
 
-KERNELS = ["deferred", "gpu", *(["cpu"] if native.available() else [])]
+KERNELS = ["deferred", "gpu", *(["cpu", "batch"] if native.available() else [])]
 ROWS, LEARNERS, STEPS = 5, 2, 9
 each_kernel = pytest.mark.parametrize("kernel", KERNELS)
 needs_compiler = pytest.mark.skipif(not native.available(), reason="no C++ compiler")
@@ -48,12 +52,12 @@ def test_the_same_under_vmap_when_some_observations_are_turned_down(kernel: str,
 
 @needs_compiler
 @pytest.mark.parametrize(("size", "rows"), [(1, 1), (33, 11), (450, 3)])
-def test_compiled_products_and_folds_equal_numpy(size: int, rows: int, rtol: float) -> None:
+@pytest.mark.parametrize(("target", "layout"), [("packed", Native()), ("small", Small())])
+def test_compiled_products_and_folds_equal_numpy(
+    target: str, layout: Layout, size: int, rows: int, rtol: float
+) -> None:
     """Sizes around the tiles, several parts, and more rows than one pass takes; batched and not."""
-    from natkal.curvature.kernels.packed import Native
-
     rng = np.random.default_rng(1)
-    layout = Native()
     full = rng.normal(size=(2, size, size))
     full = full + full.transpose(0, 2, 1)
     x, u = rng.normal(size=(2, rows, size)), rng.normal(size=(2, 4, size))
@@ -66,13 +70,21 @@ def test_compiled_products_and_folds_equal_numpy(size: int, rows: int, rtol: flo
     unpacked = jax.vmap(lambda tiles: layout.unpack(tiles, size))(folded)
     np.testing.assert_allclose(unpacked[0], 0.5 * (full[0] - u[0, :3].T @ u[0, :3]), **close)
     np.testing.assert_array_equal(unpacked[1], np.asarray(full[1], dtype))
+    kernel = Fused(name="", layout=layout, capacity=4, target=target)
+    store = Waiting(packed[0], jnp.asarray(u[0], dtype), jnp.asarray(3, jnp.int32), jnp.asarray(2.0, dtype))
+    now = 2.0 * (full[0] - u[0, :3].T @ u[0, :3])
+    np.testing.assert_allclose(kernel.multiply(store, jnp.asarray(x[0], dtype)), x[0] @ now, **close)
+    advanced = kernel.advance(store, jnp.asarray(x[0], dtype))
+    np.testing.assert_allclose(advanced.images, x[0] @ now, **close)
+    np.testing.assert_allclose(advanced.gram, x[0] @ now @ x[0].T, rtol=rtol, atol=rtol * size * 10)
+    np.testing.assert_allclose(kernel.to_dense(advanced.store), now, **close)
 
 
 @each_kernel
 def test_a_step_keeps_no_second_matrix(kernel: str) -> None:
     """With the state given away, a scan's temporaries are small beside P: checked on what was compiled."""
-    if kernel == "gpu":
-        pytest.skip("interpreted programs copy")
+    if kernel in ("gpu", "batch"):
+        pytest.skip("interpreted programs copy; small matrices are not kept so at this size")
     size = 1_200
     curvature = nk.dense(kernel=kernel)
     prior = Prior(cov=jnp.ones(size), kept=None, layout=(("w", (size,)),))

@@ -127,15 +127,13 @@ class Fleet:
         rows = self.learner.model.outputs.raw_dim
         if self.learner.prior_weight is not None:
             rows += curvature.prior_directions
-        return dataclasses.replace(
-            self.learner, curvature=dataclasses.replace(curvature, kernel="batch", waiting=rows)
-        )
+        return dataclasses.replace(self.learner, curvature=dataclasses.replace(curvature, kernel="batch", waiting=rows))
 
     def _alone(self, member: LearnerState) -> LearnerState:
-        return _recast(member, self.inner, self.learner)
+        return member if self.inner is self.learner else _recast(member, self.inner, self.learner)
 
     def _joined(self, member: LearnerState) -> LearnerState:
-        return _recast(member, self.learner, self.inner)
+        return member if self.inner is self.learner else _recast(member, self.learner, self.inner)
 
     @functools.cached_property
     def _everyone(self):
@@ -206,9 +204,10 @@ def spread(state: Any, count: int) -> Any:
 
 def _recast(member: LearnerState, given: Learner, wanted: Learner) -> LearnerState:
     """The same state with the covariance kept as another learner keeps it."""
-    if given is wanted:
-        return member
-    return member._replace(curvature=given.curvature.recast(member.curvature, wanted.curvature, given.model.size))
+    old, new = given.curvature, wanted.curvature
+    if isinstance(old, Dense) and isinstance(new, Dense):
+        return member._replace(curvature=old.recast(member.curvature, new, given.model.size))
+    return member
 
 
 def _take(members: Any, slots: Any) -> Any:

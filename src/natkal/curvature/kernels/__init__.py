@@ -39,7 +39,7 @@ def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str, wait
         case "immediate":
             return Immediate()
         case "batch" if platform == "cpu" and size < DEFER_FROM and native.available():
-            return Batch(name="batch", layout=Small(), capacity=waiting or BATCH_CAPACITY)
+            return Batch(name="batch", layout=Small(), capacity=waiting or BATCH_CAPACITY, target="small")
         case "batch":
             return choose(None, mesh, size, platform)
         case "jax" if size < DEFER_FROM:
@@ -47,7 +47,7 @@ def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str, wait
         case "cpu":
             if platform != "cpu" or not native.available():
                 raise ValueError("kernel: 'cpu' needs a C++ compiler (g++ or clang++) on Linux and a CPU to run on")
-            return Fused(name="cpu", layout=Native(), capacity=_capacity(size, platform))
+            return Fused(name="cpu", layout=Native(), capacity=_capacity(size, platform), target="packed")
         case "gpu":
             from natkal.curvature.kernels.gpu import Triton
 

@@ -1,4 +1,4 @@
-"""Corrections that wait, under a compiled kernel: one call folds them, multiplies by C and takes off what still waits."""
+"""Corrections that wait, compiled: one call folds them, multiplies by C and takes off what still waits."""
 
 import dataclasses
 from typing import Any
@@ -14,18 +14,20 @@ from natkal.typing import Array, Float, Int
 
 @dataclasses.dataclass(frozen=True)
 class Fused(Deferred):
-    """`Deferred` around a layout whose `target` names compiled calls."""
+    """`Deferred` around a layout for which `target` names compiled calls."""
+
+    target: str
 
     def multiply(self, store: Waiting, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
         """Scale (rows C - (rows U') U), reading C and U once."""
-        return store.scale * multiply(self.layout.target, store.base, store.rows, store.used, rows)
+        return store.scale * multiply(self.target, store.base, store.rows, store.used, rows)
 
     def advance(self, store: Waiting, rows: Float[Array, "m p"]) -> Advanced:
         """Fold if it is time to and multiply, in one pass over C."""
         due = self.due(store, len(rows))
         count = jnp.where(due, store.used, 0)
         base, products, gram = _advance(
-            self.layout.target, store.base, store.rows, count, store.scale, store.used - count, rows
+            self.target, store.base, store.rows, count, store.scale, store.used - count, rows
         )
         settled = folded(store, base, due)
         return Advanced(store=settled, images=settled.scale * products, gram=settled.scale * gram)
@@ -61,7 +63,7 @@ def _advance(
 ) -> tuple[Any, Float[Array, "m p"], Float[Array, "m m"]]:
     gram = jax.ShapeDtypeStruct((len(rows), len(rows)), rows.dtype)
     call = _call(f"{target}_advance", base, rows, gram, input_output_aliases={0: 0})
-    return call(base, waiting, count, scale, live, rows)
+    return tuple(call(base, waiting, count, scale, live, rows))
 
 
 def _call(name: str, *like: Array | jax.ShapeDtypeStruct, **options: Any) -> Any:

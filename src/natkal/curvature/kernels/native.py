@@ -50,13 +50,15 @@ def _built() -> Path:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise OSError("no C++ compiler")
-    stamp = "\n".join([*((FOLDER / name).read_text() for name in SOURCES + HEADERS), compiler, *FLAGS, jax.__version__, _processor()])
+    sources = [FOLDER / name for name in SOURCES]
+    text = [path.read_text() for path in (*sources, *(FOLDER / name for name in HEADERS))]
+    stamp = "\n".join([*text, compiler, *FLAGS, jax.__version__, _processor()])
     library = cache_folder() / f"kernels-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
             made = Path(folder) / library.name
-            command = [compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", *(str(FOLDER / name) for name in SOURCES), "-o", str(made)]
+            command = [compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", *map(str, sources), "-o", str(made)]
             subprocess.run(command, check=True, capture_output=True, timeout=300)
             os.replace(made, library)
     return library

@@ -9,6 +9,7 @@ import numpy as np
 from natkal.curvature.kernels.fused import fold, multiply
 from natkal.typing import Array, Float, Int
 
+TARGET = "packed"
 Tiles = Float[Array, "tiles side side"]
 
 
@@ -52,7 +53,6 @@ def _blocks(size: int, side: int, group: int) -> int:
 class Native:
     """Tiles, moved by `packed.cc`; a batch (vmap) is one call."""
 
-    target = "packed"
     side: int = 32
 
     def pack(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Tiles:
@@ -65,8 +65,8 @@ class Native:
 
     def multiply(self, base: Tiles, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
         """Rows C: every tile read once, used as itself and transposed."""
-        return multiply(self.target, base, rows[:0], 0, rows)
+        return multiply(TARGET, base, rows[:0], 0, rows)
 
     def fold(self, base: Tiles, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Tiles:
         """C <- scale (C - U'U) in the same memory; nothing is touched where nothing waits."""
-        return fold(self.target, base, rows, count, scale)
+        return fold(TARGET, base, rows, count, scale)

@@ -6,22 +6,22 @@ from natkal.curvature.kernels.deferred import Full, Waiting
 from natkal.curvature.kernels.fused import Fused, fold, multiply, wait
 from natkal.typing import Array, Float, Int
 
+TARGET = "small"
+
 
 @dataclasses.dataclass(frozen=True)
 class Small(Full):
     """C as a p x p matrix that fits in the first-level cache."""
 
-    target = "small"
-
     def multiply(self, base: Float[Array, "p p"], rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
         """Rows C."""
-        return multiply(self.target, base, rows[:0], 0, rows)
+        return multiply(TARGET, base, rows[:0], 0, rows)
 
     def fold(
         self, base: Float[Array, "p p"], rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]
     ) -> Float[Array, "p p"]:
         """C <- scale (C - U'U) in the same memory."""
-        return fold(self.target, base, rows, count, scale)
+        return fold(TARGET, base, rows, count, scale)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,5 +29,5 @@ class Batch(Fused):
     """`Fused` for a fleet: under vmap, XLA would turn the writing of a row that waits into a slow scatter."""
 
     def _wait(self, store: Waiting, down: Float[Array, "r p"]) -> Waiting:
-        rows = wait(self.layout.target, store.rows, down, store.used, store.scale)
+        rows = wait(self.target, store.rows, down, store.used, store.scale)
         return Waiting(base=store.base, rows=rows, used=store.used + len(down), scale=store.scale)
