@@ -77,7 +77,7 @@ def test_halves_multiply_and_fold_as_float32() -> None:
     deviations = 10.0 ** rng.uniform(-3.5, 0, size)
     root = deviations[:, None] * rng.normal(size=(size, size)) / np.sqrt(size)
     full = (root @ root.T).astype(np.float32)
-    x, u = (rng.normal(size=(11, size)) / deviations).astype(np.float32), 0.3 * root[:, :20].T.astype(np.float32)
+    x, u = (rng.normal(size=(37, size)) / deviations).astype(np.float32), 0.3 * root[:, :20].T.astype(np.float32)
     packed = layout.pack(jnp.asarray(full))
     found = np.asarray(jax.jit(layout.multiply)(packed, jnp.asarray(x)), float)
     exact, scale = x.astype(float) @ full, np.abs(x).astype(float) @ np.abs(full)

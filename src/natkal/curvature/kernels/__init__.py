@@ -16,7 +16,7 @@ from natkal.curvature.kernels.packed import Native
 KERNELS = ("jax", "immediate", "deferred", "cpu", "gpu")
 DEFER_FROM = 300
 """Parameters from which it pays to let corrections wait."""
-TRITON_FROM = 2_048
+TRITON_FROM = 4_096
 """Parameters from which one triangle is the faster on a GPU."""
 
 # Full float32 from a GPU's matrix units, in three passes.

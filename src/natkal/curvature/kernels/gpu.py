@@ -14,8 +14,8 @@ from natkal.curvature.kernels.halves import power_below, split
 from natkal.curvature.kernels.packed import Tiles, pack, tile_count, unpack
 from natkal.typing import Array, Float, Int
 
-LEAST_ROWS = 16
-"""What a matrix unit multiplies at least; fewer rows are filled up with zeros."""
+LEAST_ROWS, MOST_ROWS = 16, 32
+"""What a matrix unit multiplies at least, fewer rows being filled up with zeros; and what one read of C serves."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +54,15 @@ class Triton:
         return unpack(base, size)
 
     def multiply(self, base: Tiles, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
-        """Rows C, from one read of the triangle."""
+        """Rows C, from one read of the triangle for every `MOST_ROWS`."""
         count, size = rows.shape
+        if count > MOST_ROWS:
+            slabs = -(-count // MOST_ROWS)
+            padded = jnp.pad(rows, ((0, slabs * MOST_ROWS - count), (0, 0))).reshape(slabs, MOST_ROWS, size)
+            images = jax.lax.map(lambda slab: self.multiply(base, slab), padded)
+            return images.reshape(slabs * MOST_ROWS, size)[:count]
         blocks, width = self._blocks(size), self._blocks(size) * self.side
-        height = -(-count // LEAST_ROWS) * LEAST_ROWS
+        height = LEAST_ROWS if count <= LEAST_ROWS else MOST_ROWS
         chunks = -(-width // (self.chunk * self.piece))
         of_base = power_below(self._largest(base, blocks))
         of_rows = power_below(jnp.max(jnp.abs(rows), axis=1))[:, None]
