@@ -68,7 +68,7 @@ class Triton:
         of_rows = power_below(jnp.max(jnp.abs(rows), axis=1))[:, None]
         parts = jnp.pad(split(rows * of_rows), ((0, 0), (0, height - count), (0, width - size)))
         along, across = pl.pallas_call(
-            partial(programs.multiply, piece=self.piece, chunk=self.chunk),
+            partial(programs.multiply, count=count, piece=self.piece, chunk=self.chunk),
             grid=(blocks, chunks),
             out_shape=tuple(jax.ShapeDtypeStruct((n, height, width), rows.dtype) for n in (blocks, chunks)),
             interpret=self.interpret,

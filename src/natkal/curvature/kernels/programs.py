@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
 
 from natkal.curvature.kernels.halves import product, split_piece
 from natkal.curvature.kernels.packed import tile_count
@@ -16,8 +17,11 @@ NEIGHBOURS = 8
 """Rows of pieces that are folded side by side, so that they share what they read of U."""
 
 
-def multiply(tiles: Any, x: Any, scale: Any, along: Any, across: Any, *, piece: int, chunk: int) -> None:
-    """One row of tiles, `chunk` block columns: sums along the columns and, transposed, across them."""
+def multiply(tiles: Any, x: Any, scale: Any, along: Any, across: Any, *, count: int, piece: int, chunk: int) -> None:
+    """One row of tiles, `chunk` block columns: sums along the columns and, transposed, across them.
+
+    Of the rows of x the first `count` are wanted.
+    """
     row, column = pl.program_id(0), pl.program_id(1)
     parts, height = x.shape[0], x.shape[1]
     group = tiles.shape[1] // piece
@@ -31,6 +35,10 @@ def multiply(tiles: Any, x: Any, scale: Any, along: Any, across: Any, *, piece: 
         place = tile_count(row) + c // group
         return split_piece(factor * tiles[place, pl.ds(g * piece, piece), pl.ds((c % group) * piece, piece)])
 
+    def keep(table: Any, line: Array, block: Array, values: Array) -> None:
+        wanted = jax.lax.broadcasted_iota(jnp.int32, values.shape, 0) < count
+        plgpu.store(table.at[line, :, pl.ds(block * piece, piece)], values, mask=wanted)
+
     mine = [rows_at(first + g) for g in range(group)]
 
     def left_of_the_diagonal(c: Array, sums: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -39,7 +47,7 @@ def multiply(tiles: Any, x: Any, scale: Any, along: Any, across: Any, *, piece: 
             values = piece_at(g, c)
             new.append(sums[g] + product(here, values, (1, 1)))
             down = down + product(mine[g], values, (1, 0))
-        along[row, :, pl.ds(c * piece, piece)] = down
+        keep(along, row, c, down)
         return tuple(new)
 
     def on_the_diagonal(c: Array, sums: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -55,7 +63,7 @@ def multiply(tiles: Any, x: Any, scale: Any, along: Any, across: Any, *, piece: 
     @pl.when((column == 0) | (column * chunk < first))
     def _() -> None:
         for g in range(group):
-            across[column, :, pl.ds((first + g) * piece, piece)] = sums[g]
+            keep(across, column, first + g, sums[g])
 
 
 def add_up(along: Any, across: Any, out: Any, *, side: int, reach: int) -> None:
