@@ -80,6 +80,41 @@ def test_compiled_products_and_folds_equal_numpy(
     np.testing.assert_allclose(kernel.to_dense(advanced.store), now, **close)
 
 
+def test_halves_multiply_and_fold_as_float32() -> None:
+    """Every number of a product to the rounding of float32, though variances range over seven orders of magnitude."""
+    from natkal.curvature.kernels.gpu import Triton
+
+    rng = np.random.default_rng(2)
+    layout, size = Triton.interpreted(), 75
+    deviations = 10.0 ** rng.uniform(-3.5, 0, size)
+    root = deviations[:, None] * rng.normal(size=(size, size)) / np.sqrt(size)
+    full = (root @ root.T).astype(np.float32)
+    x, u = (rng.normal(size=(37, size)) / deviations).astype(np.float32), 0.3 * root[:, :20].T.astype(np.float32)
+    packed = layout.pack(jnp.asarray(full))
+    found = np.asarray(jax.jit(layout.multiply)(packed, jnp.asarray(x)), float)
+    exact, scale = x.astype(float) @ full, np.abs(x).astype(float) @ np.abs(full)
+    assert np.max(np.abs(found - exact) / scale) < 2e-7
+    args = jnp.asarray(13, jnp.int32), jnp.asarray(1.5, jnp.float32)
+    folded = np.asarray(layout.unpack(jax.jit(layout.fold)(packed, jnp.asarray(u), *args), size), float)
+    exact = 1.5 * (full.astype(float) - u[:13].T.astype(float) @ u[:13])
+    assert np.max(np.abs(folded - exact) / (deviations[:, None] * deviations)) < 2e-6
+    assert np.array_equal(folded, folded.T)
+
+
+def test_powers_scale_into_halves() -> None:
+    """Below 2^15 whatever comes; one where there is nothing to scale."""
+    from natkal.curvature.kernels.halves import LOW, power_below, split
+
+    largest = np.array([1e-38, 3e-5, 1.0, 32_768.0, 7e20, 3e38], np.float32)
+    scaled = largest.astype(float) * np.asarray(power_below(jnp.asarray(largest)), float)
+    assert np.all(scaled < 2.0**15)
+    assert np.all(scaled[1:-1] >= 2.0**14)
+    np.testing.assert_array_equal(power_below(jnp.array([0.0, jnp.inf, jnp.nan], jnp.float32)), 1.0)
+    values = np.random.default_rng(3).uniform(-(2.0**15), 2.0**15, 1_000).astype(np.float32)
+    high, low = np.asarray(split(jnp.asarray(values)), float)
+    assert np.max(np.abs(high + low / LOW - values) / np.abs(values)) < 2.0**-22
+
+
 @each_kernel
 def test_a_step_keeps_no_second_matrix(kernel: str) -> None:
     """With the state given away, a scan's temporaries are small beside P: checked on what was compiled."""
@@ -99,7 +134,7 @@ def test_a_step_keeps_no_second_matrix(kernel: str) -> None:
 
         return jax.lax.scan(one, state, rows)
 
-    analysis = jax.jit(run, donate_argnums=0).lower(state, rows).compile().memory_analysis()
+    analysis: Any = jax.jit(run, donate_argnums=0).lower(state, rows).compile().memory_analysis()
     matrix = size * size * rows.dtype.itemsize
     # Stripes of 256 rows count here; at p = 6,000 they are a twentieth of P.
     assert analysis.temp_size_in_bytes < 0.4 * matrix

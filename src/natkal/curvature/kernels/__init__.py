@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from natkal.curvature.kernels import native
@@ -19,6 +20,8 @@ DEFER_FROM = 300
 """Parameters from which it pays to let corrections wait."""
 BATCH_CAPACITY = 4
 """Rows that wait in kernel "batch" unless a number is given; `nk.fleet` gives the rows of one observation."""
+TRITON_FROM = 4_096
+"""Parameters from which one triangle is the faster on a GPU."""
 
 # Full float32 from a GPU's matrix units, in three passes.
 GPU_FLOAT32 = "TF32_TF32_F32_X3"
@@ -51,8 +54,8 @@ def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str, wait
         case "gpu":
             from natkal.curvature.kernels.gpu import Triton
 
-            layout = Triton() if platform == "gpu" else Triton(side=16, group=2, chunk=4, interpret=True)
-            return Deferred(name="gpu", layout=layout, capacity=128 if size >= 16_384 else 32)
+            layout = Triton() if platform == "gpu" else Triton.interpreted()
+            return Deferred(name="gpu", layout=layout, capacity=_capacity(size, platform))
         case _:
             return Deferred(name="deferred", layout=full, capacity=_capacity(size, platform))
 
@@ -70,7 +73,15 @@ def size_of(store: Any) -> int:
 def _fastest(size: int, platform: str) -> str:
     if size < DEFER_FROM:
         return "immediate"
+    if platform == "gpu" and size >= TRITON_FROM and _halves_suffice():
+        return "gpu"
     return "cpu" if platform == "cpu" and native.available() else "deferred"
+
+
+def _halves_suffice() -> bool:
+    """Whether the GPU is one that the Triton programs were written for, and float32 what is computed in."""
+    generation = str(getattr(jax.devices()[0], "compute_capability", "")).split(".")[0]
+    return generation.isdigit() and int(generation) >= 8 and jnp.result_type(float) == jnp.float32
 
 
 def _capacity(size: int, platform: str) -> int:

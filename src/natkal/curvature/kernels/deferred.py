@@ -123,7 +123,7 @@ def in_use(count: Int[Array, ""], capacity: int) -> Bool[Array, "b 1"]:
 
 @dataclasses.dataclass(frozen=True)
 class Full:
-    """C as a p x p matrix, in plain JAX; `stripe` rows of it are folded at once."""
+    """C as a p x p matrix, in plain JAX; `stripe` rows of it are folded at once; `precision` is float32's."""
 
     precision: str | None = None
     stripe: int = 256
@@ -138,7 +138,7 @@ class Full:
 
     def multiply(self, base: Float[Array, "p p"], rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
         """Rows C, as (C rows')', which XLA streams better."""
-        return jnp.matmul(base, rows.T, precision=self.precision).T
+        return self._product(base, rows.T).T
 
     def fold(
         self, base: Float[Array, "p p"], rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]
@@ -168,8 +168,11 @@ class Full:
             old = jax.lax.dynamic_slice_in_dim(base, first, height)
             columns = jax.lax.dynamic_slice_in_dim(left, first, height, axis=1)
             waiting = jnp.where(in_use(count, len(rows)), columns, 0.0)
-            folded = scale * (old - jnp.matmul(waiting.T, rows, precision=self.precision))
+            folded = scale * (old - self._product(waiting.T, rows))
             fresh = first + jnp.arange(height) >= turn * height
             return jax.lax.dynamic_update_slice_in_dim(base, jnp.where(fresh[:, None], folded, old), first, axis=0)
 
         return jax.lax.fori_loop(0, jnp.where(count > 0, stripes, 0), stripe, base)
+
+    def _product(self, left: Float[Array, "h b"], right: Float[Array, "b p"]) -> Float[Array, "h p"]:
+        return jnp.matmul(left, right, precision=self.precision if left.dtype == jnp.float32 else None)

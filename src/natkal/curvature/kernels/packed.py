@@ -18,13 +18,13 @@ def tile_count(blocks: Any) -> Any:
     return blocks * (blocks + 1) // 2
 
 
-def pack(cov: Float[Array, " p"] | Float[Array, "p p"], side: int, group: int = 1) -> Tiles:
-    """The lower triangle of tiles, row by row, padded with zeros to a multiple of `group` rows of tiles.
+def pack(cov: Float[Array, " p"] | Float[Array, "p p"], side: int) -> Tiles:
+    """The lower triangle of tiles, row by row, padded with zeros to whole tiles.
 
     From variances it is made without a full matrix.
     """
     size = len(cov)
-    blocks = _blocks(size, side, group)
+    blocks = -(-size // side)
     if cov.ndim == 1:
         padded = jnp.pad(cov, (0, blocks * side - size)).reshape(blocks, side)
         diagonal = tile_count(jnp.arange(1, blocks + 1)) - 1
@@ -35,18 +35,14 @@ def pack(cov: Float[Array, " p"] | Float[Array, "p p"], side: int, group: int = 
     return padded.transpose(0, 2, 1, 3)[np.tril_indices(blocks)]
 
 
-def unpack(tiles: Tiles, size: int, group: int = 1) -> Float[Array, "p p"]:
+def unpack(tiles: Tiles, size: int) -> Float[Array, "p p"]:
     """The full matrix."""
     side = tiles.shape[-1]
-    blocks = _blocks(size, side, group)
+    blocks = -(-size // side)
     left, right = np.tril_indices(blocks)
     grid = jnp.zeros((blocks, blocks, side, side), tiles.dtype)
     both = grid.at[right, left].set(tiles.transpose(0, 2, 1)).at[left, right].set(tiles)
     return both.transpose(0, 2, 1, 3).reshape(blocks * side, blocks * side)[:size, :size]
-
-
-def _blocks(size: int, side: int, group: int) -> int:
-    return -(-size // (side * group)) * group
 
 
 @dataclasses.dataclass(frozen=True)
