@@ -17,8 +17,9 @@ from natkal.banks import Bank
 from natkal.engine import Learner
 from natkal.stream.expectations import expectations, member_names, weights_and_memory
 from natkal.stream.laws import Law
-from natkal.stream.learners import Choice, make_learner
+from natkal.stream.learners import make_learner
 from natkal.stream.scaling import Running, observe, standardise
+from natkal.stream.settings import Choice
 from natkal.typing import Array, Params
 
 BLOCK = 4096

@@ -2,7 +2,10 @@
 
 import contextlib
 import os
+import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 # A loop whose arrays are smaller than this becomes one machine-code function instead of a list of kernels to dispatch:
 # for a model of ten weights that is the difference between 4 and 0.6 microseconds a row.
@@ -24,3 +27,62 @@ def stream_numbers() -> Iterator[None]:
 
     with jax.enable_x64(True):
         yield
+
+
+@contextlib.contextmanager
+def command() -> Iterator[None]:
+    """`stream_numbers` for a command that has the process to itself: compiled programs are kept for the next one."""
+    sys.setswitchinterval(5e-4)  # the reader asks for the interpreter often, and briefly
+    with stream_numbers(), kept_programs():
+        yield
+
+
+@contextlib.contextmanager
+def kept_programs() -> Iterator[None]:
+    """Compile only what no earlier command has; nothing is kept where the cache folder cannot be written.
+
+    JAX writes its cache in place, so a kill could leave half a program behind. It therefore gets a folder of this
+    process alone, with links to what there is; what is new is moved to the others, whole, once all is done.
+    """
+    import jax
+
+    from natkal.engine.cache import compilation_cache, program_folder
+
+    own = None
+    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
+        with contextlib.suppress(OSError):
+            own = _linked(program_folder())
+            compilation_cache(own)
+            jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # their path would be part of a name
+    try:
+        yield
+    finally:
+        if own is not None:
+            with contextlib.suppress(OSError):
+                for made in own.iterdir():
+                    os.replace(made, own.parent / made.name)
+            shutil.rmtree(own, ignore_errors=True)
+
+
+def _linked(folder: Path) -> Path:
+    """A folder of this process inside `folder`, with links to all programs there; those of dead processes go."""
+    own = folder / f"process-{os.getpid()}"
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir(parents=True)
+    for entry in folder.iterdir():
+        if entry.is_file():
+            os.link(entry, own / entry.name)
+        elif entry != own and not _alive(int(entry.name.rpartition("-")[2])):
+            shutil.rmtree(entry, ignore_errors=True)
+    return own
+
+
+def _alive(process: int) -> bool:
+    """Whether there is such a process; one of another user counts."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -47,7 +47,7 @@ def _built() -> Path:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise OSError("no C++ compiler")
-    stamp = "\n".join([SOURCE.read_text(), compiler, *FLAGS, jax.__version__, _processor()])
+    stamp = "\n".join([SOURCE.read_text(), compiler, *FLAGS, jax.__version__, processor()])
     library = cache_folder() / f"packed-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def _built() -> Path:
     return library
 
 
-def _processor() -> str:
+def processor() -> str:
     """What `-march=native` depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
