@@ -170,6 +170,6 @@ def _user_network(spec: str, width: int, family: Family) -> tuple[Callable[[Para
     return apply, jax.tree.map(jnp.asarray, params)
 
 
-def _prior_variance(leaf: Array) -> float:
+def _prior_variance(leaf: Any) -> float:
     """1/fan-in for a matrix of weights, 1 for biases and the rest."""
     return 1 / leaf.shape[0] if leaf.ndim == 2 else 1.0
