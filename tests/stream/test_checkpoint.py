@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import struct
 
 import numpy as np
 import pytest

@@ -14,9 +14,6 @@ from typing import Any
 INLINE = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4000000"
 
 
-NO_LIBRARY = {"xla_cpu_experimental_ynn_fusion_type": ""}
-
-
 def inline_loops() -> None:
     """Set the compiler for long loops of small steps, where it has not started yet."""
     flags = os.environ.get("XLA_FLAGS", "")
@@ -28,11 +25,14 @@ def jit_small(function: Callable[..., Any], *, donate_argnums: int | tuple[int, 
     """`jax.jit` for a loop of small steps: its matrix products stay in the loop's own code.
 
     As calls of a library they would have the whole loop dispatched kernel by kernel: 11 instead of 0.7 microseconds a
-    row for a real target. A compiler that does not know the option does without it.
+    row for a real target. A compiler that does not know the option does without it. `engine.compact` chooses its program
+    by the size of the state; here that must not change along a run, nor the bits with it.
     """
     import jax
 
-    inside = jax.jit(function, donate_argnums=donate_argnums, compiler_options=NO_LIBRARY)
+    from natkal.engine.compact import PLAIN_PRODUCTS
+
+    inside = jax.jit(function, donate_argnums=donate_argnums, compiler_options=PLAIN_PRODUCTS)
     plain = jax.jit(function, donate_argnums=donate_argnums)
 
     def call(*arguments: Any) -> Any:
