@@ -25,8 +25,8 @@ def jit_small(function: Callable[..., Any], *, donate_argnums: int | tuple[int, 
     """`jax.jit` for a loop of small steps: its matrix products stay in the loop's own code.
 
     As calls of a library they would have the whole loop dispatched kernel by kernel: 11 instead of 0.7 microseconds a
-    row for a real target. A compiler that does not know the option does without it. `engine.compact` chooses its program
-    by the size of the state; here that must not change along a run, nor the bits with it.
+    row for a real target. A compiler that does not know the option does without it. `engine.compact` chooses its
+    program by the size of the state; here that must not change along a run, nor the bits with it.
     """
     import jax
 
