@@ -1,8 +1,9 @@
 """The long checks of the stream: real kills, damaged checkpoints, a million rows with ten thousand bad ones.
 
-    python benchmarks/stream_soak.py [--kills 200] [--damaged 5000] [--rows 1000000] [--garbage 10000]
+    python benchmarks/stream_soak.py [--kills 200] [--damaged 5000] [--rows 1000000] [--garbage 10000] [--workers 1]
 
-Prints one line per check and exits with 1 if one fails.
+Prints one line per check and exits with 1 if one fails. Kills are shared out among the workers, each a process with a
+run of its own. Needs neither pyarrow nor pytest.
 """
 
 import argparse
@@ -22,40 +23,55 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.stream.garbage import with_garbage
+from tests.stream.garbage import damaged, with_garbage
 from tests.stream.kills import arguments, check_whole, command, equal, wait
 from tests.stream.support import COLUMNS, csv_lines, csv_text, learned, same_arrays, table
-from tests.stream.test_checkpoint import damaged
 
 from natkal.stream import checkpoint
 
 
-def check_kills(folder: Path, kills: int) -> tuple[bool, str]:
+def check_kills(folder: Path, kills: int, workers: int) -> tuple[bool, str]:
     """Runs killed with SIGKILL at a random moment and resumed, against the run that was never killed."""
     data, log = folder / "kill.csv", folder / "log"
     data.write_text(csv_text(table(80_000)))
     whole = folder / "whole"
+    assert wait(command(arguments(data, whole), log)) == 0, log.read_text()  # compiles for all that follow
+    shutil.rmtree(whole)
     started = time.monotonic()
     assert wait(command(arguments(data, whole), log)) == 0, log.read_text()
     duration = time.monotonic() - started
-    rng = random.Random(0)
-    same = torn = died = 0
-    for number in range(kills):
-        if number % 20 == 0:
-            print(f"     kills: {same} of {number} bit-equal so far", file=sys.stderr, flush=True)
-        cut = folder / "cut"
-        shutil.rmtree(cut, ignore_errors=True)
-        cut.with_suffix(".csv").unlink(missing_ok=True)
-        child = command(arguments(data, cut, "--resume"), log)
-        time.sleep(rng.uniform(0.1, 1.0) * duration)
-        os.kill(child, signal.SIGKILL)
-        died += wait(child) == -signal.SIGKILL
-        check_whole(cut)
-        code = wait(command(arguments(data, cut, "--resume"), log))
-        torn += code != 0
-        same += code == 0 and equal(cut, whole)
+    children = []
+    for worker in range(workers):
+        child = os.fork()
+        if not child:
+            seen = [kill_one(folder, f"cut-{worker}", number, duration) for number in range(worker, kills, workers)]
+            (folder / f"kills-{worker}.json").write_text(json.dumps(np.sum(seen, axis=0).tolist() if seen else [0] * 3))
+            os._exit(0)
+        children.append(child)
+    assert [wait(child) for child in children] == [0] * workers
+    counts = [json.loads((folder / f"kills-{worker}.json").read_text()) for worker in range(workers)]
+    same, torn, died = (sum(column) for column in zip(*counts, strict=True))
     good = same == kills and torn == 0
     return good, f"{same} of {kills} runs bit-equal after SIGKILL ({died} were still running when killed), {torn} torn"
+
+
+def kill_one(folder: Path, name: str, number: int, duration: float) -> tuple[bool, bool, bool]:
+    """One run killed at a moment of its own and resumed: whether it is the same, torn, and was running when killed."""
+    cut, data, log = folder / name, folder / "kill.csv", folder / f"{name}.log"
+    shutil.rmtree(cut, ignore_errors=True)
+    cut.with_suffix(".csv").unlink(missing_ok=True)
+    child = command(arguments(data, cut, "--resume"), log)
+    time.sleep(random.Random(number).uniform(0.1, 1.0) * duration)
+    os.kill(child, signal.SIGKILL)
+    died = wait(child) == -signal.SIGKILL
+    try:
+        check_whole(cut)
+        code = wait(command(arguments(data, cut, "--resume"), log))
+    except checkpoint.CheckpointError:
+        code = 1
+    if number % 20 == 19:
+        print(f"     kill {number + 1} resumed with exit code {code}", file=sys.stderr, flush=True)
+    return code == 0 and equal(cut, folder / "whole"), code != 0, died
 
 
 def check_damaged(folder: Path, count: int) -> tuple[bool, str]:
@@ -114,6 +130,7 @@ def main() -> None:
     parser.add_argument("--damaged", type=int, default=5000)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--garbage", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as name:
@@ -122,7 +139,7 @@ def main() -> None:
         jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         checks = [
-            ("kills", options.kills, lambda: check_kills(folder, options.kills)),
+            ("kills", options.kills, lambda: check_kills(folder, options.kills, options.workers)),
             ("damaged checkpoints", options.damaged, lambda: check_damaged(folder, options.damaged)),
             ("garbage", options.garbage, lambda: check_garbage(folder, options.rows, options.garbage)),
         ]

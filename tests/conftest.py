@@ -3,6 +3,8 @@
 import os
 from typing import Any
 
+os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "0")  # commands would keep what they compile, also of these tests
+
 import jax
 import pytest
 

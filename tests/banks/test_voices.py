@@ -8,7 +8,7 @@ import scipy.stats
 
 import natkal as nk
 from natkal.banks.mixture import Mixture, distribution, quantile
-from natkal.banks.voices import Spread, Student, StudentLaw, voices_for
+from natkal.banks.voices import Spread, Student, StudentLaw, student_law, voices_for
 
 WIDTH = 3
 
@@ -39,7 +39,7 @@ def test_unknown_noise_is_bayesian_linear_regression(rtol):
         (nk.families.Gamma(2.0), Spread(jnp.asarray([2.5]), jnp.asarray(4.0)), scipy.stats.gamma(4.0, scale=2.5 / 4)),
         (
             nk.families.Gaussian(1.0),
-            StudentLaw(jnp.asarray([1.0]), jnp.asarray([[4.0]]), jnp.asarray(0.5), jnp.asarray(5.0)),
+            student_law(jnp.asarray([1.0]), jnp.asarray([[4.0]]), 0.5, 5.0),
             scipy.stats.t(5.0, loc=1.0, scale=1.0),
         ),
     ],
@@ -61,12 +61,10 @@ def test_laws_are_those_of_scipy(family, law, oracle, rtol):
 
 def test_quantiles_undo_the_distribution_function():
     voices = voices_for(nk.families.Gaussian(1.0))
-    laws = StudentLaw(
-        mean=jnp.asarray([[[0.0]], [[5.0]]]),
-        cov=jnp.ones((2, 1, 1, 1)),
-        width=jnp.asarray([[1.0], [0.1]]),
-        freedom=jnp.full((2, 1), 4.0),
+    one, other = (
+        student_law(jnp.asarray([mean]), jnp.ones((1, 1)), width, 4.0) for mean, width in ((0.0, 1.0), (5.0, 0.1))
     )
+    laws = jax.tree.map(lambda a, b: jnp.stack([a, b])[:, None], one, other)
     mixture = Mixture(
         mean=jnp.asarray([2.0 * 2.5 + 1]),
         total_cov=jnp.asarray([[4 * 7.3]]),
@@ -83,8 +81,8 @@ def test_quantiles_undo_the_distribution_function():
 def test_missing_entries_of_a_vector_say_nothing(rtol):
     voices = Student((np.inf,), (1.0,))
     cov = jnp.asarray([[2.0, 0.5], [0.5, 1.0]])
-    both = StudentLaw(jnp.asarray([1.0, 2.0]), cov, jnp.asarray(1.5), jnp.asarray(5.0))
-    first = StudentLaw(both.mean[:1], cov[:1, :1], both.width, both.freedom)
+    both = student_law(jnp.asarray([1.0, 2.0]), cov, 1.5, 5.0)
+    first = student_law(both.mean[:1], cov[:1, :1], both.width, both.freedom)
     np.testing.assert_allclose(
         voices.log_prob(both, jnp.asarray([0.3, jnp.nan])), voices.log_prob(first, jnp.asarray(0.3)), rtol=10 * rtol
     )

@@ -1,5 +1,7 @@
 """Kernels of the dense curvature: the same P, however it is kept."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,6 @@
 """Rows that no one should learn from, of many kinds, planted among good ones."""
 
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -43,3 +44,23 @@ def with_garbage(rows: list[str], path: Path, header: str, *, every: int, seed: 
                 line += 1
                 planted.append(line)
     return planted
+
+
+def damaged(data: bytes, rng: np.random.Generator) -> bytes:
+    """One flipped bit, a cut, an extra tail, or lengths that lie."""
+    kind = rng.integers(5)
+    if kind == 0:
+        place = int(rng.integers(len(data) * 8))
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << (place % 8)
+        return bytes(changed)
+    if kind == 1:
+        return data[: int(rng.integers(len(data)))]
+    if kind == 2:
+        return data + rng.bytes(int(rng.integers(1, 100)))
+    if kind == 3:
+        length = int(rng.integers(0, 2**62)) * 2 + 1
+        return data[:8] + struct.pack("<Q", length) + data[16:]
+    first = int(rng.integers(len(data) - 8))
+    noise = rng.bytes(8)
+    return data[:first] + noise + data[first + 8 :] if data[first : first + 8] != noise else data[:-1]

@@ -11,6 +11,7 @@ import pytest
 from natkal.stream import checkpoint
 from natkal.stream.errors import CheckpointError, StreamError
 from natkal.stream.session import Session
+from tests.stream.garbage import damaged
 from tests.stream.support import csv_text, learn, table
 
 HEADER = {"format": 1, "note": "ü", "numbers": [1, 2.5, 1e-300]}
@@ -20,26 +21,6 @@ ARRAYS = {
     "none": np.zeros((0, 5)),
     "count": np.array([1, 2], np.int64),
 }
-
-
-def damaged(data: bytes, rng: np.random.Generator) -> bytes:
-    """One flipped bit, a cut, an extra tail, or lengths that lie."""
-    kind = rng.integers(5)
-    if kind == 0:
-        place = int(rng.integers(len(data) * 8))
-        changed = bytearray(data)
-        changed[place // 8] ^= 1 << (place % 8)
-        return bytes(changed)
-    if kind == 1:
-        return data[: int(rng.integers(len(data)))]
-    if kind == 2:
-        return data + rng.bytes(int(rng.integers(1, 100)))
-    if kind == 3:
-        length = int(rng.integers(0, 2**62)) * 2 + 1
-        return data[:8] + struct.pack("<Q", length) + data[16:]
-    first = int(rng.integers(len(data) - 8))
-    noise = rng.bytes(8)
-    return data[:first] + noise + data[first + 8 :] if data[first : first + 8] != noise else data[:-1]
 
 
 def forged(path, header: dict, arrays: dict) -> None:

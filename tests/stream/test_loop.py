@@ -7,11 +7,11 @@ import pytest
 
 import natkal as nk
 from natkal.stream.laws import law_of
-from natkal.stream.learners import Choice
 from natkal.stream.loop import Feed, make_loop
 from natkal.stream.metrics import interval
 from natkal.stream.scaling import LIMIT
 from natkal.stream.schema import Target
+from natkal.stream.settings import Choice
 from tests.stream.support import table
 
 LINEAR = Choice("single", "linear")

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from natkal.banks.bank import Bank
@@ -67,7 +66,7 @@ def auto(
         return online(inner, prior_cov=prior, rates=fading(value["fading"]), curvature=curvature)
 
     settings = np.asarray(SETTINGS[:budget])
-    values = {"prior": jnp.asarray(settings[:, 0]), "fading": jnp.asarray(settings[:, 1])}
+    values = {"prior": settings[:, 0], "fading": settings[:, 1]}
     bank = Bank(groups=(Group(make=make, values=values),), voices=voices_for(family), share=SHARE)
     return Standardized(model=model, bank=bank, scale_inputs=standardize, noise_cov=noise_cov)
 
@@ -75,7 +74,7 @@ def auto(
 def _shape(params: Params) -> Params:
     """1/fan-in for weights; 1 for biases, which count as much as all the weights of their unit together."""
     return jax.tree.map(
-        lambda leaf, size: jnp.full(jnp.shape(leaf), 1 / size if jnp.ndim(leaf) > 1 else 1.0), params, fan_in(params)
+        lambda leaf, size: np.full(np.shape(leaf), 1 / size if np.ndim(leaf) > 1 else 1.0), params, fan_in(params)
     )
 
 

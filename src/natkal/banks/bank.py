@@ -293,8 +293,7 @@ class Bank:
         for group, part in zip(self.groups, stepped, strict=True):
             rows = slice(first, first + group.size)
             first += group.size
-            standing = jnp.where(bad[rows], -jnp.inf, logsumexp(log_weights[rows], axis=1))
-            members.append(_reseed(part.states, bad[rows] & jnp.any(~bad[rows]), jnp.argmax(standing)))
+            members.append(_reseed(part.states, bad[rows], log_weights[rows]))
         return tuple(members)
 
 
@@ -350,17 +349,23 @@ def _repeat(memory: Any, count: int) -> Any:
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), memory)
 
 
-def _reseed(states: LearnerState, bad: Bool[Array, " m"], source: Int[Array, ""]) -> LearnerState:
-    """A copy of `source` in the place of each bad member, its own random key kept."""
+def _reseed(states: LearnerState, bad: Bool[Array, " m"], log_weights: Float[Array, "m v"]) -> LearnerState:
+    """A copy of the best good member in the place of each bad one, its own random key kept.
 
-    def copy(states: LearnerState) -> LearnerState:
+    A loop that hardly ever runs: where nothing is bad it leaves the states in place, while a `cond` would copy them.
+    """
+
+    def copy(carried: tuple[LearnerState, Bool[Array, " m"]]) -> tuple[LearnerState, Bool[Array, " m"]]:
+        states, bad = carried
+        source = jnp.argmax(jnp.where(bad, -jnp.inf, logsumexp(log_weights, axis=1)))
+
         def one(leaf: Array) -> Array:
             where = bad.reshape(bad.shape + (1,) * (leaf.ndim - 1))
             return jnp.where(where, leaf[source][None], leaf)
 
-        return jax.tree.map(one, states._replace(key=None))._replace(key=states.key)
+        return jax.tree.map(one, states._replace(key=None))._replace(key=states.key), jnp.zeros_like(bad)
 
-    return jax.lax.cond(jnp.any(bad), copy, lambda states: states, states)
+    return jax.lax.while_loop(lambda carried: jnp.any(carried[1]) & ~jnp.all(carried[1]), copy, (states, bad))[0]
 
 
 def _surprise(model: Model, mixture: Mixture, target: Array) -> Float[Array, ""]:

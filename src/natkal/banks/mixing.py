@@ -3,7 +3,6 @@
 import math
 
 import jax.numpy as jnp
-from jax.scipy.special import logsumexp
 
 from natkal.typing import Array, Float
 
@@ -18,14 +17,17 @@ def mix(
 ) -> tuple[Float[Array, ""], Float[Array, "*e"]]:
     """Log of the mixture's probability, and the weights after it: w <- (1 - a) w p / sum(w p) + a/E.
 
-    An expert whose probability is not a number has none. Where no expert gives y any, the weights stay.
+    An expert whose probability is not a number has none. Where no expert gives y any, the weights stay. One exponential
+    and one logarithm for each expert: with few parameters these are most of what a bank costs.
     """
     joint = log_weights + jnp.where(jnp.isnan(log_probs), -jnp.inf, log_probs)
-    total = logsumexp(joint)
-    posterior = jnp.where(jnp.isfinite(total), joint - total, log_weights)
-    if share > 0:
-        posterior = jnp.logaddexp(posterior + math.log1p(-share), math.log(share / log_weights.size))
-    return total, posterior
+    highest = jnp.max(joint)
+    top = jnp.where(jnp.isfinite(highest), highest, 0.0)
+    parts = jnp.exp(joint - top)
+    whole = jnp.sum(parts)
+    total = jnp.log(whole) + top
+    posterior = jnp.log((1 - share) / whole * parts + share / log_weights.size) if share > 0 else joint - total
+    return total, jnp.where(jnp.isfinite(total), posterior, log_weights)
 
 
 def regret_bound(experts: int, observations: int, share: float = 0.0, switches: int = 0) -> float:

@@ -180,12 +180,16 @@ class Noise(NamedTuple):
 
 
 class StudentLaw(NamedTuple):
-    """t with `freedom` degrees around `mean`, its scale matrix `width^2 cov`."""
+    """t with `freedom` degrees around `mean`, its scale matrix `width^2 cov`.
+
+    `log_factors`: the logarithm of its density's constant factor for 0, 1, .. k entries that are there.
+    """
 
     mean: Float[Array, " k"]
     cov: Float[Array, "k k"]
     width: Float[Array, ""]
     freedom: Float[Array, ""]
+    log_factors: Float[Array, " k+1"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,11 +227,14 @@ class Student:
         scale = jnp.sqrt(memory.squares / memory.heard[None])
         widths = jnp.asarray(self.widths, scale.dtype)
         means = prediction.mean[None] + memory.level
+        # by memory alone: the logarithm of the gamma function costs more than all the rest of a voice
+        factors = _log_factors(memory.heard, size)
         return StudentLaw(
             mean=jnp.broadcast_to(means[:, None, None], (*shape, size)).reshape(-1, size),
             cov=jnp.broadcast_to(prediction.total_cov, (self.count, size, size)),
             width=(scale[:, :, None] * widths[None, None]).ravel(),
             freedom=jnp.broadcast_to(memory.heard[None, :, None], shape).ravel(),
+            log_factors=jnp.broadcast_to(factors[None, :, None], (*shape, size + 1)).reshape(-1, size + 1),
         )
 
     def listen(self, memory: Noise, prediction: Prediction, y: Event) -> Noise:
@@ -249,16 +256,15 @@ class Student:
     def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
         """Log t of the entries that are there."""
         residual, cov, present = _present(law.mean, law.cov, y)
-        dims = jnp.sum(present).astype(law.mean.dtype)
+        entries = jnp.sum(present)
+        dims = entries.astype(law.mean.dtype)
         root = jnp.linalg.cholesky(cov) if len(residual) > 1 else jnp.sqrt(cov)
         white = (
             jax.scipy.linalg.solve_triangular(root, residual, lower=True) if len(residual) > 1 else (residual / root[0])
         )
         square = jnp.sum(jnp.square(white)) / jnp.square(law.width)
         return (
-            gammaln((law.freedom + dims) / 2)
-            - gammaln(law.freedom / 2)
-            - dims / 2 * jnp.log(law.freedom * jnp.pi)
+            law.log_factors[entries]
             - dims * jnp.log(law.width)
             - jnp.sum(jnp.log(jnp.diagonal(root)))
             - (law.freedom + dims) / 2 * jnp.log1p(square / law.freedom)
@@ -279,6 +285,19 @@ class Student:
         standard = (y - jnp.reshape(law.mean, jnp.shape(y))) / jnp.reshape(scale, jnp.shape(y))
         normal = jnp.sqrt(law.freedom * jnp.log1p(jnp.square(standard) / law.freedom))
         return ndtr(jnp.sign(standard) * normal * (8 * law.freedom + 1) / (8 * law.freedom + 3))
+
+
+def student_law(mean: Float[Array, " k"], cov: Float[Array, "k k"], width: Any, freedom: Any) -> StudentLaw:
+    """One such law by itself."""
+    width, freedom = jnp.asarray(width, mean.dtype), jnp.asarray(freedom, mean.dtype)
+    return StudentLaw(mean, cov, width, freedom, _log_factors(freedom[None], len(mean))[0])
+
+
+def _log_factors(freedom: Float[Array, " n"], entries: int) -> Float[Array, "n d"]:
+    """Log of Gamma((f + d)/2) / (Gamma(f/2) (f pi)^(d/2)) for d = 0 .. `entries`."""
+    dims = jnp.arange(entries + 1, dtype=freedom.dtype)[None]
+    freedom = freedom[:, None]
+    return gammaln((freedom + dims) / 2) - gammaln(freedom / 2) - dims / 2 * jnp.log(freedom * jnp.pi)
 
 
 def _present(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:

@@ -1,5 +1,7 @@
 """What a person sees: the command `natkal`. JAX is imported inside the commands, so that `--help` is immediate."""
 
+import atexit
+import gc
 from typing import Annotated
 
 import typer
@@ -46,6 +48,8 @@ def _options(
 
 def main() -> None:
     """Run the command line."""
+    gc.set_threshold(100_000, 20, 20)  # importing JAX makes half a million objects that stay: do not look through them
+    atexit.register(gc.freeze)  # nor when all of them go
     app()
 
 

@@ -14,7 +14,8 @@ from rich.table import Table
 from natkal.cli.terminal import err, out, print_json, stream_progress
 
 if TYPE_CHECKING:
-    from natkal.stream.session import Session, Settings
+    from natkal.stream.session import Session
+    from natkal.stream.settings import Settings
     from natkal.stream.source import Source
     from natkal.stream.table import Rows
 
@@ -102,11 +103,10 @@ def learn(
     rows, seconds = _interval(checkpoint_every)
 
     from natkal.stream.errors import StreamError
-    from natkal.stream.runtime import stream_numbers
+    from natkal.stream.runtime import command
+    from natkal.stream.settings import Settings
 
-    with stream_numbers(), explained(StreamError):
-        from natkal.stream.session import Settings
-
+    with explained(StreamError):
         settings = Settings(
             targets=tuple(target or ()),
             task=None if task is None else task.value,
@@ -128,70 +128,89 @@ def learn(
             predictions=None if predictions is None else str(predictions.absolute()),
             metrics=None if metrics is None else str(metrics.absolute()),
         )
-        session, source, first = _start(run, settings, data, resume, overwrite)
-        if not as_json and not resume:
-            _describe(session)
-        started, rows_before = time.perf_counter(), session.counts.read
-        with stop_on_signals() as stopped, stream_progress(source, rows_before, quiet=as_json) as progress:
-            done = session.run(
-                source,
-                first,
-                checkpoint_rows=rows,
-                checkpoint_seconds=seconds,
-                stop=lambda: stopped() is not None,
-                report=progress,
-            )
-        taken = time.perf_counter() - started
-        result = _result(session, source.files, taken, session.counts.read - rows_before, done)
-        if report and done:
-            from natkal.report import write_report
+        begin = _prepare(run, settings, data, resume, overwrite)
+        with command():
+            session, source, first = begin()
+            if not as_json and not resume:
+                _describe(session)
+            started, rows_before = time.perf_counter(), session.counts.read
+            with stop_on_signals() as stopped, stream_progress(source, rows_before, quiet=as_json) as progress:
+                done = session.run(
+                    source,
+                    first,
+                    checkpoint_rows=rows,
+                    checkpoint_seconds=seconds,
+                    stop=lambda: stopped() is not None,
+                    report=progress,
+                )
+            taken = time.perf_counter() - started
+            result = _result(session, source.files, taken, session.counts.read - rows_before, done)
+            if report and done:
+                from natkal.report import write_report
 
-            result["report"] = str(write_report(session, seconds=taken if not rows_before else None))
-        if as_json:
-            print_json(result)
-        else:
-            _print(result)
-        if not done:
-            number = stopped() or signal.SIGTERM
-            err.print(f"stopped after {session.counts.read:,} rows; natkal learn --resume --run {run} goes on")
-            raise typer.Exit(128 + number)
+                result["report"] = str(write_report(session, seconds=taken if not rows_before else None))
+            if as_json:
+                print_json(result)
+            else:
+                _print(result)
+            if not done:
+                number = stopped() or signal.SIGTERM
+                err.print(f"stopped after {session.counts.read:,} rows; natkal learn --resume --run {run} goes on")
+                raise typer.Exit(128 + number)
 
 
-def _start(
+def _prepare(
     run: Path, settings: "Settings", data: list[str] | None, resume: bool, overwrite: bool
-) -> "tuple[Session, Source, list[Rows]]":
-    """The session to run, what it reads, and the rows already read to find out what the columns are."""
+) -> "Callable[[], tuple[Session, Source, list[Rows]]]":
+    """What makes the session, its source and the rows already read.
+
+    All that can be wrong with the data is found out first, and reading begins, before JAX is imported.
+    """
     from natkal.stream import checkpoint
     from natkal.stream.errors import StreamError
-    from natkal.stream.session import Session
+    from natkal.stream.look import look
     from natkal.stream.source import Source, find_files
 
     if resume and checkpoint.exists(run):
-        session, warning = Session.resume(run, model=settings.model)
-        if warning:
-            err.print(f"[yellow]{warning}[/]")
-        if settings.targets and settings != session.settings:
-            changed = [name for name, value in vars(session.settings).items() if getattr(settings, name) != value]
-            raise StreamError(
-                f"--resume: the run was started with another --{changed[0].replace('_', '-')} "
-                f"({getattr(session.settings, changed[0])!r}); leave the options out to go on as before"
-            )
-        files = find_files(data) if data else session.files
-        if len(files) <= session.position.file and session.position.file:
-            raise StreamError(
-                f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given"
-            )
-        session.files = files
-        return session, Source(files, session.position), []
+        return lambda: _resumed(run, settings, data)
     if not data or not settings.targets:
         raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA and --target to start")
     if checkpoint.exists(run) and not overwrite:
         raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
-    run.mkdir(parents=True, exist_ok=True)
-    checkpoint.remove(run)
     source = Source(find_files(data))
-    session, first = Session.begin(run, settings, source)
-    return session, source, first
+    looked = look(settings, source)
+
+    def begin() -> "tuple[Session, Source, list[Rows]]":
+        from natkal.stream.session import Session
+
+        run.mkdir(parents=True, exist_ok=True)
+        checkpoint.remove(run)
+        session, first = Session.begin(run, settings, source, looked)
+        return session, source, first
+
+    return begin
+
+
+def _resumed(run: Path, settings: "Settings", data: list[str] | None) -> "tuple[Session, Source, list[Rows]]":
+    """The session of the last checkpoint, which goes on where it stood."""
+    from natkal.stream.errors import StreamError
+    from natkal.stream.session import Session
+    from natkal.stream.source import Source, find_files
+
+    session, warning = Session.resume(run, model=settings.model)
+    if warning:
+        err.print(f"[yellow]{warning}[/]")
+    if settings.targets and settings != session.settings:
+        changed = [name for name, value in vars(session.settings).items() if getattr(settings, name) != value]
+        raise StreamError(
+            f"--resume: the run was started with another --{changed[0].replace('_', '-')} "
+            f"({getattr(session.settings, changed[0])!r}); leave the options out to go on as before"
+        )
+    files = find_files(data) if data else session.files
+    if len(files) <= session.position.file and session.position.file:
+        raise StreamError(f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given")
+    session.files = files
+    return session, Source(files, session.position), []
 
 
 @contextmanager

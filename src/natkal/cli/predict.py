@@ -22,9 +22,9 @@ def predict(
         raise typer.BadParameter("the predictions need a file: give --out", param_hint="--json")
 
     from natkal.stream.errors import StreamError
-    from natkal.stream.runtime import stream_numbers
+    from natkal.stream.runtime import command
 
-    with stream_numbers(), explained(StreamError):
+    with command(), explained(StreamError):
         from natkal.stream.forecast import forecast, load
         from natkal.stream.source import Source, find_files
 

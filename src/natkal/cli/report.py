@@ -17,9 +17,9 @@ def report(
 ) -> None:
     """Write the report of a run: one HTML file that needs nothing else."""
     from natkal.stream.errors import StreamError
-    from natkal.stream.runtime import stream_numbers
+    from natkal.stream.runtime import command
 
-    with stream_numbers(), explained(StreamError):
+    with command(), explained(StreamError):
         from natkal.report import write_report
         from natkal.stream.session import Session
 

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from natkal.curvature import Prior
 from natkal.engine.checks import all_concrete
 from natkal.models import Model, ravel
-from natkal.typing import Array, Params
+from natkal.typing import Params
 
 
 def make_prior(model: Model, params: Params, prior_cov: Any, *, scale: ArrayLike, kept: bool) -> Prior:
@@ -24,23 +24,23 @@ def make_prior(model: Model, params: Params, prior_cov: Any, *, scale: ArrayLike
     return Prior(cov=cov * scale, kept=cov if kept else None, layout=layout)
 
 
-def _flat(model: Model, prior_cov: Any) -> Array:
-    """As variances (p,) or a matrix (p, p)."""
+def _flat(model: Model, prior_cov: Any, numpy: Any = jnp) -> Any:
+    """As variances (p,) or a matrix (p, p), an array of JAX or of NumPy."""
     size = model.size
     structure = jax.tree.structure(model.params)
     if jax.tree.structure(prior_cov) == structure and not jax.tree_util.treedef_is_leaf(structure):
-        spread = jax.tree.map(lambda value, leaf: jnp.broadcast_to(value, jnp.shape(leaf)), prior_cov, model.params)
-        return ravel(spread)
+        spread = jax.tree.map(lambda value, leaf: numpy.broadcast_to(value, np.shape(leaf)), prior_cov, model.params)
+        return numpy.concatenate([leaf.ravel() for leaf in jax.tree.leaves(spread)])
     if isinstance(prior_cov, list | tuple | dict):
         raise ValueError(
             f"prior_cov: its structure {jax.tree.structure(prior_cov)} is not that of the parameters, {structure}"
         )
-    array = jnp.asarray(prior_cov)
+    array = numpy.asarray(prior_cov)
     if array.ndim == 0:
-        return jnp.full(size, array)
+        return numpy.full(size, array)
     if array.shape in ((size,), (size, size)):
         return array
-    if jax.tree_util.treedef_is_leaf(structure) and array.shape == jnp.shape(model.params):
+    if jax.tree_util.treedef_is_leaf(structure) and array.shape == np.shape(model.params):
         return array.ravel()
     raise ValueError(
         f"prior_cov: shape {array.shape} fits neither ({size},) nor ({size}, {size}) for {size} parameters"
@@ -51,8 +51,7 @@ def check_prior(model: Model, prior_cov: Any) -> None:
     """Refuse a concrete prior that is not finite, symmetric and positive definite."""
     if prior_cov is None or not all_concrete(prior_cov):
         return
-    with jax.ensure_compile_time_eval():  # a learner may be made while another function is traced
-        cov = np.asarray(_flat(model, prior_cov), float)
+    cov = np.asarray(_flat(model, prior_cov, np), float)  # NumPy compiles nothing, and works under any trace
     if not np.isfinite(cov).all():
         raise ValueError("prior_cov: holds a value that is not finite")
     if cov.ndim == 1:

@@ -20,6 +20,9 @@ NAMES = {
     "coverage_90": "rows inside their 90% interval",
 }
 
+FEW = 80
+"""How many of the last rows the picture of predicted and observed numbers shows."""
+
 
 def page(session: Session, facts: Facts, seconds: float | None) -> str:
     """The whole document."""
@@ -120,6 +123,7 @@ def _recent(session: Session, part: TargetMetrics, position: int) -> str:
         name = part.target.classes[1] if part.classes == 2 else "the most probable class"
         key = [("", f"probability of {name}"), ("point", "what came (1: yes, 0: no)")]
         return _figure("The last rows", axes.svg("The last rows"), key, "")
+    summary, y, x = summary[-FEW:], y[-FEW:], x[-FEW:]  # more would hide the intervals
     low, high = interval(part.target, summary)
     guess = point(part.target, summary)
     axes = Axes((float(x[0]), float(x[-1])), span(low, high, y, trim=0.002), x_label="row")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from natkal.stream.errors import StreamError
+from natkal.stream.number_blocks import plain_array
 from natkal.stream.table import Column, Position, Rows
 
 BATCH = 4096
@@ -64,7 +65,7 @@ def _column(array: Any) -> Column:
 
     plain = types.is_floating(array.type) or types.is_integer(array.type)
     if plain and array.null_count == 0:
-        values = array.to_numpy(zero_copy_only=False).astype(np.float64)
+        values = plain_array(array).astype(np.float64)
         if np.isfinite(values).all():
             return values
     return array.to_pylist()

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.engine.fleet import spread
 from natkal.stream.loop import Feed, Loop, Pending
 from natkal.typing import Params
 
@@ -17,7 +18,9 @@ class Fleet:
     """The states of all models, stacked where there are keys. Every model of a fleet starts from the same place.
 
     Rows of all keys go through one compiled call in their order; each touches its own model's slice in place, which
-    needs no balance between the keys and gives each model the same bits as if it were alone.
+    needs no balance between the keys and gives each model the same bits as if it were alone. `nk.fleet` is faster where
+    many keys have rows at once, but steps them together or in turn as the rows of a call happen to fall: its last bits
+    depend on where the calls end, and a run that was killed could not be continued to the same ones.
     """
 
     def __init__(self, loop: Loop, params: Params, seed: int, *, keyed: bool):
@@ -26,7 +29,7 @@ class Fleet:
         self._start = begin()
         self._keyed = keyed
         self.keys: dict[str, int] = {}
-        self.state: Any = self._spread(FIRST_SLOTS) if keyed else begin()
+        self.state: Any = spread(self._start, FIRST_SLOTS) if keyed else begin()
 
     def slots(self, keys: list[str]) -> np.ndarray:
         """The slot of each key, a new one for a key not seen before."""
@@ -75,14 +78,6 @@ class Fleet:
             restored.append(jax.random.wrap_key_data(value) if _is_key(leaf) else value)
         self.state = jax.tree.unflatten(structure, restored)
 
-    def _spread(self, slots: int) -> Any:
-        def stack(leaf: Any) -> Any:
-            if _is_key(leaf):
-                return jax.random.wrap_key_data(_repeat(jax.random.key_data(leaf), slots))
-            return _repeat(leaf, slots)
-
-        return jax.tree.map(stack, self._start)
-
     def _grow(self, least: int = 0) -> None:
         """Twice the slots, as often as needed."""
         if not self._keyed:
@@ -90,7 +85,7 @@ class Fleet:
         have = jax.tree.leaves(self.state)[0].shape[0]
         need = _enough(have, max(len(self.keys), least))
         if need > have:
-            more = self._spread(need - have)
+            more = spread(self._start, need - have)
             self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
 
 
@@ -98,10 +93,6 @@ def _enough(slots: int, keys: int) -> int:
     while slots < keys:
         slots *= 2
     return slots
-
-
-def _repeat(leaf: Any, times: int) -> Any:
-    return jnp.array(jnp.broadcast_to(leaf, (times, *leaf.shape)))
 
 
 def _is_key(leaf: Any) -> bool:

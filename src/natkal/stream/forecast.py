@@ -27,7 +27,6 @@ def forecast(session: Session, source: Source, to: Path | None, rejects: Path | 
     rejected = None if rejects is None else Appender(rejects)
     lines = [form.header] if output is None else []
     counts = Counts()
-    source.use([])
     while (rows := source.read()) is not None:
         encoded = session.encoder.encode(rows)
         counts.read += rows.read

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from natkal.banks import Bank, auto
 from natkal.curvature import blocks, dense
@@ -17,6 +18,7 @@ from natkal.families import Family, Gaussian, Product
 from natkal.models import Model, cells, mlp_apply, mlp_params, recurrent_model, static_model
 from natkal.stream.errors import StreamError
 from natkal.stream.laws import GaussianLaw, Law
+from natkal.stream.settings import Choice
 from natkal.typing import Array, Params
 
 AUTO_HIDDEN, AUTO_SIZE = 16, 320
@@ -26,17 +28,6 @@ FILTERS = 6
 DENSE = 1500
 """The most parameters that get a full covariance; a larger model gets one for each unit's own weights."""
 CELLS = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """What the user may say about the learner: `auto` is a bank of filters, `single` one with this prior and fading."""
-
-    learner: str = "auto"
-    model: str = "auto"
-    prior_scale: float | Array = 1.0
-    fading: float = 3e-4
-    seed: int = 0
 
 
 def make_learner(choice: Choice, width: int, laws: tuple[Law, ...]) -> tuple[Learner | Bank, Params]:
@@ -88,7 +79,7 @@ def _model(choice: Choice, width: int, laws: tuple[Law, ...], *, noise_outside: 
     if has_memory(choice.model):
         cell = _cell(choice.model)
         network = _drawn(lambda key: _recurrent_params(key, cell, width, heads), choice.seed)
-        params = {**network, "log_noise": jnp.zeros(noises)} if noises else network
+        params = {**network, "log_noise": np.zeros(noises)} if noises else network
 
         def read(params: Params, state: Any, inputs: Array) -> Array:
             """The law's raw output, from the cell's units."""
@@ -103,7 +94,7 @@ def _model(choice: Choice, width: int, laws: tuple[Law, ...], *, noise_outside: 
         """The law's raw output, from the last layer."""
         return _with_noise(laws, mlp_apply(params["network"], inputs), params["log_noise"])
 
-    return static_model(apply, {"network": layers, "log_noise": jnp.zeros(noises)}, family)
+    return static_model(apply, {"network": layers, "log_noise": np.zeros(noises)}, family)
 
 
 def _with_noise(laws: tuple[Law, ...], outputs: Array, noise: Array | None) -> Array:
@@ -142,7 +133,7 @@ def _layers(seed: int, width: int, hidden: tuple[int, ...], heads: int) -> Param
     """The first weights of a network without memory; a linear one starts by saying nothing."""
     if hidden:
         return _drawn(lambda key: mlp_params(key, (width, *hidden, heads)), seed)
-    return [{"weight": jnp.zeros((width, heads)), "bias": jnp.zeros(heads)}]
+    return [{"weight": np.zeros((width, heads)), "bias": np.zeros(heads)}]
 
 
 def _hidden(model: str, width: int, heads: int) -> tuple[int, ...]:
@@ -179,6 +170,6 @@ def _user_network(spec: str, width: int, family: Family) -> tuple[Callable[[Para
     return apply, jax.tree.map(jnp.asarray, params)
 
 
-def _prior_variance(leaf: Array) -> float:
+def _prior_variance(leaf: Any) -> float:
     """1/fan-in for a matrix of weights, 1 for biases and the rest."""
     return 1 / leaf.shape[0] if leaf.ndim == 2 else 1.0

@@ -17,8 +17,10 @@ from natkal.banks import Bank
 from natkal.engine import Learner
 from natkal.stream.expectations import expectations, member_names, weights_and_memory
 from natkal.stream.laws import Law
-from natkal.stream.learners import Choice, make_learner
+from natkal.stream.learners import make_learner
+from natkal.stream.runtime import jit_small
 from natkal.stream.scaling import Running, observe, standardise
+from natkal.stream.settings import Choice
 from natkal.typing import Array, Params
 
 BLOCK = 4096
@@ -94,7 +96,6 @@ class Loop:
 
     @functools.cached_property
     def _predictions(self):
-        @jax.jit
         def block(state: StreamState, feed: Feed, count: Array) -> tuple[Any, Array]:
             """Steps whose target is missing: they predict, and move a model's memory if it has one."""
             unknown = jnp.full(len(self.laws), jnp.nan)
@@ -111,11 +112,11 @@ class Loop:
 
             return jax.lax.fori_loop(0, count, body, (state.learner, jnp.zeros((BLOCK, self.summary_size))))
 
-        return block
+        return jit_small(block)
 
     @functools.cached_property
     def _block(self):
-        return jax.jit(self._block_unjitted, donate_argnums=0)
+        return jit_small(self._block_unjitted, donate_argnums=0)
 
     def _block_unjitted(self, state: Any, feed: Feed, count: Array) -> tuple[Any, Outcomes]:
         sizes = (self.summary_size, len(self.laws), len(self.members))

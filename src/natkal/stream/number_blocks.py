@@ -41,7 +41,7 @@ def _by_arrow(data: bytes, names: list[str], used: Sequence[str], delimiter: str
         table = arrow.csv.read_csv(arrow.BufferReader(data), read, parse, convert)
     except arrow.ArrowInvalid:
         return None
-    return [column.to_numpy() for column in table.columns]
+    return [np.concatenate([plain_array(chunk) for chunk in column.chunks]) for column in table.columns]
 
 
 def _by_numpy(data: bytes, names: list[str], used: Sequence[str], delimiter: str) -> list[np.ndarray] | None:
@@ -63,6 +63,12 @@ def _by_numpy(data: bytes, names: list[str], used: Sequence[str], delimiter: str
     except ValueError:
         return None
     return list(table.T) if len(table) == len(newlines) else None
+
+
+def plain_array(array: Any) -> np.ndarray:
+    """An Arrow array of numbers, none missing, without copying; its own `to_numpy` would import pandas first."""
+    kind = np.dtype(array.type.to_pandas_dtype())
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
 
 
 @functools.cache

@@ -3,10 +3,8 @@
 import json
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,11 +14,12 @@ from natkal.stream.features import Encoded, Encoder
 from natkal.stream.fleet import Fleet
 from natkal.stream.laws import law_of
 from natkal.stream.learners import has_memory
+from natkal.stream.look import look
 from natkal.stream.loop import Feed, Pending, make_loop
 from natkal.stream.metrics import RECENT, Metrics
 from natkal.stream.outputs import Appender
 from natkal.stream.predictions import PredictionFormat
-from natkal.stream.schema import Schema, infer
+from natkal.stream.schema import Schema
 from natkal.stream.settings import Counts, Settings
 from natkal.stream.source import STDIN, Source
 from natkal.stream.table import Position, Reject, Rows
@@ -65,41 +64,18 @@ class Session:
     # -- starting ------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def begin(cls, folder: Path, settings: Settings, source: Source) -> tuple["Session", list[Rows]]:
-        """A new run: the schema comes from the first rows, which are returned to be learned."""
+    def begin(
+        cls, folder: Path, settings: Settings, source: Source, looked: tuple[Schema, list[Rows]] | None = None
+    ) -> tuple["Session", list[Rows]]:
+        """A new run: the schema comes from the first rows (`look`), which are returned to be learned."""
+        schema, first = look(settings, source) if looked is None else looked
         try:
-            return cls._begin(folder, settings, source)
+            session = cls(folder, settings, schema, {})
+            session.files = [name if name == STDIN else str(Path(name).absolute()) for name in source.files]
+            session._open({})
         except StreamError:
             source.close()
             raise
-
-    @classmethod
-    def _begin(cls, folder: Path, settings: Settings, source: Source) -> tuple["Session", list[Rows]]:
-        first: list[Rows] = []
-        count = 0
-        while count < settings.sample:
-            rows = source.read()
-            if rows is None:
-                break
-            first.append(rows)
-            count += len(rows)
-        if not count:
-            raise StreamError("the data holds no row that can be read")
-        apart = [settings.id] if settings.id else []
-        schema = infer(
-            _joined(first, settings.sample),
-            settings.targets,
-            task=settings.task,
-            features=settings.features,
-            classes=settings.classes,
-            key=settings.key,
-            sequence=settings.sequence,
-            missing=settings.missing,
-            apart=apart,
-        )
-        session = cls(folder, settings, schema, {})
-        session.files = [name if name == STDIN else str(Path(name).absolute()) for name in source.files]
-        session._open({})
         return session, first
 
     @classmethod
@@ -129,13 +105,12 @@ class Session:
         report: Callable[["Session"], None] = lambda session: None,
     ) -> bool:
         """Learn to the end of the source; False where `stop` asked to end before. A checkpoint is left either way."""
-        source.use(self.schema.all_numbers)
+        source.read_ahead(self.schema.all_numbers)
         source.stop = stop
         saved_at, saved_rows = time.monotonic(), self.counts.read
-        blocks = _chain(first, source)
         try:
             self.save()
-            for rows in blocks:
+            for rows in _chain(first, source):
                 earlier = len(self._pending)
                 self._take(rows)
                 for _ in range(min(earlier, len(self._pending))):
@@ -155,7 +130,6 @@ class Session:
             self.save()
             return False
         finally:
-            blocks.close()
             source.close()
             for output in self.outputs.values():
                 output.close()
@@ -310,18 +284,11 @@ class Session:
         return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
 
 
-def _chain(first: list[Rows], source: Source) -> Generator[Rows]:
-    """The rows already read, then the others: files one block ahead in a thread, standard input as it comes."""
+def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
+    """The rows already read, then the others."""
     yield from first
-    if source.files == [STDIN]:
-        while (rows := source.read()) is not None:
-            yield rows
-        return
-    with ThreadPoolExecutor(1) as reader:
-        ahead = reader.submit(source.read)
-        while (rows := ahead.result()) is not None:
-            ahead = reader.submit(source.read)
-            yield rows
+    while (rows := source.read()) is not None:
+        yield rows
 
 
 def check_memory(settings: Settings) -> None:
@@ -332,15 +299,3 @@ def check_memory(settings: Settings) -> None:
     elif settings.label_delay or settings.id:
         option = "--label-delay" if settings.label_delay else "--id"
         raise StreamError(f"{option}: a model with memory must learn the rows in their order; use one without")
-
-
-def _joined(blocks: list[Rows], limit: int) -> dict[str, list[Any]]:
-    """The columns of the first `limit` rows; a column that a block lacks is missing in its rows."""
-    names = list(dict.fromkeys(name for block in blocks for name in block.columns))
-    columns = {}
-    for name in names:
-        column: list[Any] = []
-        for block in blocks:
-            column.extend(block.columns.get(name, [None] * len(block)))
-        columns[name] = column[:limit]
-    return columns

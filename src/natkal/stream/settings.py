@@ -1,8 +1,18 @@
 """What the user asked for, and what became of the rows."""
 
 import dataclasses
+from typing import Any
 
-from natkal.stream.learners import Choice
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What the user may say about the learner: `auto` is a bank of filters, `single` one with this prior and fading."""
+
+    learner: str = "auto"
+    model: str = "auto"
+    prior_scale: Any = 1.0
+    fading: float = 3e-4
+    seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import natkal.data
+from natkal.stream.ahead import Ahead
 from natkal.stream.columnar import ArrowRows, check_same_schema, need_arrow
 from natkal.stream.csv_rows import CsvRows, read_header
 from natkal.stream.errors import StreamError
@@ -83,7 +84,9 @@ class Source:
     def __init__(self, files: Sequence[str], position: Position = Position(0, 0, 1)):  # noqa: B008
         self.files = list(files)
         self._position = position
+        self._given = position
         self._numeric: Sequence[str] = ()
+        self._ahead: Ahead | None = None
         self._reader: RowReader | None = None
         self._stream: ByteStream | None = None
         self.stop: Callable[[], bool] = lambda: False
@@ -93,20 +96,30 @@ class Source:
         self._check()
 
     def share(self) -> float | None:
-        """How much of the data has been read, between 0 and 1; None where that cannot be known (pipes, compression)."""
+        """How much of the data has been taken, from 0 to 1; None where that cannot be known (pipes, compression)."""
         if not self._sizes:
             return None
-        done = sum(self._sizes[: self._position.file])
-        return (done + self._position.offset) / max(sum(self._sizes), 1)
+        done = sum(self._sizes[: self._given.file])
+        return (done + self._given.offset) / max(sum(self._sizes), 1)
 
-    def use(self, numeric: Sequence[str]) -> None:
-        """Say that these columns, all numbers, are the only ones in use."""
+    def read_ahead(self, numeric: Sequence[str]) -> None:
+        """From now on, where all are plain files, read in the background. `numeric`: all columns in use, if numbers."""
+        if self._ahead is not None:
+            return
         self._numeric = numeric
         if isinstance(self._reader, CsvRows):
             self._reader.numeric = numeric
+        if all(Path(name).is_file() for name in self.files):
+            self._ahead = Ahead(self._read)
 
     def read(self) -> Rows | None:
         """The next rows, or None after the last file."""
+        rows = self._read() if self._ahead is None else self._ahead.next()
+        if rows is not None:
+            self._given = rows.position
+        return rows
+
+    def _read(self) -> Rows | None:
         while self._position.file < len(self.files):
             if self._reader is None:
                 self._reader = self._open(self._position)
@@ -114,12 +127,18 @@ class Source:
             if rows is not None:
                 self._position = rows.position
                 return rows
-            self.close()
+            self._let_go()
             self._position = Position(self._position.file + 1, 0, 1)
         return None
 
     def close(self) -> None:
-        """Let go of the file that is open."""
+        """Read no more."""
+        if self._ahead is not None:
+            self._ahead.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the file that is open."""
         if self._stream is not None:
             self._stream.close()
         self._stream, self._reader = None, None

@@ -52,7 +52,7 @@ def _built() -> Path:
         raise OSError("no C++ compiler")
     sources = [FOLDER / name for name in SOURCES]
     text = [path.read_text() for path in (*sources, *(FOLDER / name for name in HEADERS))]
-    stamp = "\n".join([*text, compiler, *FLAGS, jax.__version__, _processor()])
+    stamp = "\n".join([*text, compiler, *FLAGS, jax.__version__, processor()])
     library = cache_folder() / f"kernels-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def _built() -> Path:
     return library
 
 
-def _processor() -> str:
+def processor() -> str:
     """What `-march=native` depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
