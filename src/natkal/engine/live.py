@@ -1,6 +1,8 @@
 """A learner that is called once per observation, as a service is: its state stays in place on the device."""
 
 import math
+import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,8 +17,10 @@ from natkal.typing import Array
 SMALL = 4096
 """Arrays of fewer numbers travel together, as words of one vector: each array of a call costs microseconds."""
 
-POLLS = 200
-"""How often to ask for a result before going to sleep, some 40 microseconds: waking up takes about as long."""
+POLLS = 100
+"""How often to ask for a result before going to sleep, for some 50 microseconds: waking up takes about as long."""
+
+let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
 class Place(NamedTuple):
@@ -68,8 +72,8 @@ class Packing:
         return jax.tree.unflatten(self.structure, leaves)
 
     def read(self, words: Array, large: tuple[Array, ...]) -> Any:
-        """The pytree in NumPy, all small leaves by one look at the words."""
-        leaves = list(np.asarray(words).view(self.record)[0])
+        """The pytree as Python numbers and NumPy arrays, all small leaves by one look at the words."""
+        leaves = np.asarray(words).view(self.record).item()
         if large:
             small, rest = iter(leaves), iter(large)
             leaves = [np.asarray(next(rest)) if place is None else next(small) for place in self.places]
@@ -94,6 +98,14 @@ def _leaf(words: Array, place: Place) -> Array:
     return jax.random.wrap_key_data(array) if place.is_key else array
 
 
+def _linger(result: Array) -> None:
+    """Stay awake until the result is there, or for a short while; whoever computes it may have this core meanwhile."""
+    for _ in range(POLLS):
+        if result.is_ready():  # pyright: ignore[reportAttributeAccessIssue]
+            return
+        let_others_run()
+
+
 class Live:
     """`step` and `predict` without the state, which is kept here; build it with `live`."""
 
@@ -103,7 +115,7 @@ class Live:
         self._told: Packing | None = None
         words, large = self._packing.pack(state)
         self._held = words, tuple(leaf.copy() for leaf in large)
-        self._advance = jax.jit(self._step, donate_argnums=0)
+        self._advance = jax.jit(self._step, donate_argnums=1)
         self._expect = jax.jit(lambda held, inputs: learner.predict_unchecked(self._packing.unpack(*held), inputs))
 
     @property
@@ -113,17 +125,14 @@ class Live:
         return self._packing.unpack(words, tuple(leaf.copy() for leaf in large))
 
     def step(self, inputs: Any, target: Any) -> StepInfo:
-        """Predict, observe, learn; what the observation told, in NumPy."""
+        """Predict, observe, learn; what the observation told, as Python numbers and NumPy arrays."""
         check_observation(self.learner.model, inputs, target)
         return self.step_unchecked(inputs, target)
 
     def step_unchecked(self, inputs: Any, target: Any) -> StepInfo:
         """`step` on values already checked."""
-        self._held, told = self._advance(self._held, inputs, target)
-        ready = told[0].is_ready
-        for _ in range(POLLS):
-            if ready():
-                break
+        self._held, told = self._advance(*self._held, inputs, target)
+        _linger(told[0])
         assert self._told is not None  # set when `_advance` was traced
         return self._told.read(*told)
 
@@ -134,8 +143,8 @@ class Live:
         with explain_shapes(self.learner.model, state.params, state.carry, inputs):
             return self._expect(self._held, inputs)
 
-    def _step(self, held: Any, inputs: Any, target: Any) -> tuple[Any, Any]:
-        state, info = self.learner.step_unchecked(self._packing.unpack(*held), inputs, target)
+    def _step(self, words: Array, large: tuple[Array, ...], inputs: Any, target: Any) -> tuple[Any, Any]:
+        state, info = self.learner.step_unchecked(self._packing.unpack(words, large), inputs, target)
         self._told = Packing(info)
         return self._packing.pack(state), self._told.pack(info)
 
