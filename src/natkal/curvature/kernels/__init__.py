@@ -11,6 +11,7 @@ from natkal.curvature.kernels.base import Kernel
 from natkal.curvature.kernels.deferred import Deferred, Full, Waiting
 from natkal.curvature.kernels.immediate import Immediate
 from natkal.curvature.kernels.packed import Native
+from natkal.curvature.kernels.root import DeferredRoot, ImmediateRoot, RootKernel, WaitingRoot
 
 KERNELS = ("jax", "immediate", "deferred", "cpu", "gpu")
 DEFER_FROM = 300
@@ -23,7 +24,7 @@ GPU_FLOAT32 = "TF32_TF32_F32_X3"
 @functools.lru_cache(maxsize=64)
 def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str) -> Kernel:
     """The kernel of this name, or the fastest one there is for `size` parameters on this platform."""
-    full = Full(precision=GPU_FLOAT32, stripe=2_048) if platform == "gpu" else Full()
+    full = _full(platform)
     if mesh is not None:
         from natkal.curvature.kernels.sharded import Sharded
 
@@ -51,9 +52,23 @@ def best(kernel: str | None, mesh: Mesh | None, size: int) -> Kernel:
     return choose(kernel, mesh, size, jax.default_backend())
 
 
+def best_root(kernel: str | None, size: int) -> RootKernel:
+    """The kernel of this name for a square root, or the fastest one for so many parameters."""
+    if (kernel or ("immediate" if size < DEFER_FROM else "deferred")) == "immediate":
+        return ImmediateRoot()
+    platform = jax.default_backend()
+    return DeferredRoot(layout=_full(platform), capacity=_capacity(size, platform))
+
+
 def size_of(store: Any) -> int:
     """How many parameters a store is for."""
+    if isinstance(store, WaitingRoot):
+        return store.left.shape[-1]
     return store.rows.shape[-1] if isinstance(store, Waiting) else store.shape[-1]
+
+
+def _full(platform: str) -> Full:
+    return Full(precision=GPU_FLOAT32, stripe=2_048) if platform == "gpu" else Full()
 
 
 def _fastest(size: int, platform: str) -> str:
@@ -69,4 +84,4 @@ def _capacity(size: int, platform: str) -> int:
     return 64 if size >= 2_048 else 40
 
 
-__all__ = ["KERNELS", "Kernel", "best", "choose", "size_of"]
+__all__ = ["KERNELS", "Kernel", "RootKernel", "best", "best_root", "choose", "size_of"]
