@@ -138,7 +138,7 @@ def river(inputs: np.ndarray, targets: np.ndarray) -> Callable[[], Any]:
 
 
 class Peer(NamedTuple):
-    """A library, and the most parameters it is asked to do: beyond, a step takes more than about five seconds."""
+    """A library, and the most parameters it is asked to do: beyond, a step takes many seconds."""
 
     make: Callable[[Any, np.ndarray, np.ndarray], Callable[[], Any]]
     most: int
@@ -146,7 +146,7 @@ class Peer(NamedTuple):
 
 PEERS = {
     "dynamax": Peer(make=dynamax, most=6_001),
-    "cuthbert": Peer(make=cuthbert, most=3_001),
-    "filterpy": Peer(make=filterpy, most=3_001),
-    "posteriors": Peer(make=posteriors, most=6_001),
+    "cuthbert": Peer(make=cuthbert, most=1_000),
+    "filterpy": Peer(make=filterpy, most=1_000),
+    "posteriors": Peer(make=posteriors, most=1_000),
 }
