@@ -156,7 +156,8 @@ REGISTRY = [
         Entry(f"dense {kernel}", lambda kernel=kernel: nk.dense(prior_directions=P, kernel=kernel), projected(IDENTITY))
         for kernel in ("deferred", *(["cpu", "batch"] if native.available() else []))
     ],
-    Entry("square root", lambda: nk.square_root(prior_directions=P), projected(lambda matrix: matrix)),
+    Entry("square root", lambda: nk.square_root(prior_directions=P), projected(IDENTITY)),
+    Entry("square root deferred", lambda: nk.square_root(prior_directions=P, kernel="deferred"), projected(IDENTITY)),
     Entry("information", nk.information, projected(lambda matrix: matrix), float64=True),
     Entry("diagonal", lambda: nk.diagonal(), projected(DIAGONAL)),
     Entry("diagonal decoupled", lambda: nk.diagonal(decoupled=True), projected(DIAGONAL, covariance=True)),

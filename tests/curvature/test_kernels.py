@@ -18,7 +18,6 @@ from tests.curvature.registry import LAYOUT, P
 
 KERNELS = ["deferred", "gpu", *(["cpu", "batch"] if native.available() else [])]
 ROWS, LEARNERS, STEPS = 5, 2, 9
-each_kernel = pytest.mark.parametrize("kernel", KERNELS)
 needs_compiler = pytest.mark.skipif(not native.available(), reason="no C++ compiler")
 
 
@@ -29,11 +28,14 @@ def observe(curvature, state, rows, accepted):
     return chosen(accepted, update, state), update.step
 
 
-@each_kernel
+CURVATURES = {**{kernel: nk.dense(kernel=kernel) for kernel in KERNELS}, "root": nk.square_root(kernel="deferred")}
+
+
+@pytest.mark.parametrize("kernel", CURVATURES)
 def test_the_same_under_vmap_when_some_observations_are_turned_down(kernel: str, rtol: float) -> None:
     """Several learners at once, each turning down others; the rows of one observation may not even be finite."""
     rng = np.random.default_rng(0)
-    curvatures = [nk.dense(kernel="immediate"), nk.dense(kernel=kernel)]
+    curvatures = [nk.dense(kernel="immediate"), CURVATURES[kernel]]
     prior = Prior(cov=jnp.asarray(rng.uniform(0.5, 2.0, P)), kept=None, layout=LAYOUT)
     states = [jax.tree.map(lambda leaf: jnp.stack([leaf] * LEARNERS), each.init(prior)) for each in curvatures]
     steps = [
@@ -117,13 +119,14 @@ def test_powers_scale_into_halves() -> None:
     assert np.max(np.abs(high + low / LOW - values) / np.abs(values)) < 2.0**-22
 
 
-@each_kernel
+@pytest.mark.parametrize("kernel", [name for name in CURVATURES if name not in ("gpu", "batch")])
 def test_a_step_keeps_no_second_matrix(kernel: str) -> None:
-    """With the state given away, a scan's temporaries are small beside P: checked on what was compiled."""
-    if kernel in ("gpu", "batch"):
-        pytest.skip("interpreted programs copy; small matrices are not kept so at this size")
+    """With the state given away, a scan's temporaries are small beside P: checked on what was compiled.
+
+    Interpreted GPU programs copy; small matrices are not kept so at this size.
+    """
     size = 1_200
-    curvature = nk.dense(kernel=kernel)
+    curvature = CURVATURES[kernel]
     prior = Prior(cov=jnp.ones(size), kept=None, layout=(("w", (size,)),))
     state = jax.eval_shape(lambda: curvature.init(prior))
     rows = jax.ShapeDtypeStruct((3, 1, size), jnp.zeros(()).dtype)
@@ -148,5 +151,8 @@ def test_kernels_are_named() -> None:
         nk.dense(kernel="fast")
     with pytest.raises(ValueError, match="one device"):
         nk.dense(kernel="gpu", mesh=jax.make_mesh((1,), ("d",)))
+    with pytest.raises(ValueError, match="for a square root, got 'cpu'"):
+        nk.square_root(kernel="cpu")
+    assert nk.square_root().kernel_for(1_000).name == "deferred"
     assert nk.dense().kernel_for(20).name == "immediate"
     assert nk.dense(kernel="jax").kernel_for(1_000).name == "deferred"

@@ -31,8 +31,8 @@ CASES = (
     (500, 1, "float32"),
     (286, 10, "float32"),
 )
-KERNELS = (None, "jax")
-"""What nk.dense() takes by itself, and the best without a compiler."""
+CURVATURES = (nk.dense(), nk.dense(kernel="jax"), nk.square_root())
+"""What nk.dense() takes by itself, the best without a compiler, and the square root, which has two reads to do."""
 
 
 def make_model(hidden: int, outputs: int, dtype: str) -> Any:
@@ -85,9 +85,9 @@ def measure(hidden: int, outputs: int, dtype: str, *, rounds: int = 7, seconds: 
         steps = max(13, min(512, int(seconds / (size**2 * itemsize / 1e10))))
         inputs, targets = rows_for(model, steps, dtype)
         runs: dict[str, Held] = {}
-        for name in KERNELS:
-            learner = nk.online(model, prior_cov=0.1, rates=nk.fading(1e-3), curvature=nk.dense(kernel=name))
-            label = learner.curvature.kernel_for(size).name  # pyright: ignore[reportAttributeAccessIssue]
+        for curvature in CURVATURES:
+            learner = nk.online(model, prior_cov=0.1, rates=nk.fading(1e-3), curvature=curvature)
+            label = "square root" if curvature is CURVATURES[-1] else curvature.kernel_for(size).name
             if label not in runs:
                 runs[label] = Held(scanned(learner), _own(learner.init(model.params)), inputs, targets)
         start = (ravel(model.params), 0.1 * jnp.eye(size, dtype=dtype))
@@ -126,35 +126,61 @@ def growth(report: Report, sizes: tuple[int, ...] = (17, 40, 83, 166, 333, 500))
     return {"rows": rows, "exponent": float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])}
 
 
-def compare(report: Report, hidden: tuple[int, ...] = (17, 48)) -> dict[str, Any]:
-    """Peers that are installed, one output, float64, a linear-Gaussian view of the same network; the rest is named."""
+def compare(report: Report, hidden: tuple[int, ...] = (17, 83, 250, 500)) -> dict[str, Any]:
+    """Peers that are installed on the same network and rows, one output, float32; and on a linear regression."""
     rows = []
     for units in hidden:
-        with jax.enable_x64(True):
-            model = make_model(units, 1, "float64")
-            steps, more = 10, 200  # natkal takes more rows a call: ten of them are over before the clock has ticked
-            inputs, targets = rows_for(model, steps, "float64")
-            learner = nk.online(model, prior_cov=0.1)
-            ours = Held(scanned(learner), _own(learner.init(model.params)), *rows_for(model, more, "float64"))
-            rivals = {}
-            for name, make in peers.PEERS.items():
-                report(f"peers: {name}, {model.size} parameters")
-                try:
-                    rivals[name] = make(model, np.asarray(inputs), np.asarray(targets))
-                except ImportError:
-                    report(f"peers: {name} is not installed, left out")
-            times = interleaved({"natkal": ours, **rivals}, rounds=2)
-            per_step = {name: seconds / (more if name == "natkal" else steps) for name, seconds in times.items()}
-            for name, seconds in per_step.items():
-                rows.append(
-                    {
-                        "parameters": model.size,
-                        "method": name,
-                        "step_us": 1e6 * seconds,
-                        "ratio_to_natkal": seconds / per_step["natkal"],
-                    }
-                )
+        model = make_model(units, 1, "float32")
+        # Peers take seconds for a row of a large network; natkal needs many rows to outlast the clock and to fold.
+        # At least two: of a single row the compiler leaves out the covariance, which nothing reads afterwards.
+        inputs, targets = map(np.asarray, rows_for(model, max(2, min(50, 5_000 // model.size)), "float32"))
+        makers = {name: peer.make for name, peer in peers.PEERS.items() if model.size <= peer.most}
+        rivals = {}
+        for name, make in makers.items():
+            try:
+                rivals[name] = make(model, inputs, targets)
+            except ImportError as missing:
+                report(f"peers: {name} is left out, {missing}")
+        report(f"peers: {model.size} parameters, {', '.join(rivals)}")
+        many = rows_for(model, max(128, 400_000 // model.size), "float32")
+        rows += against(model, rivals, len(targets), *many, rounds=5 if model.size < 2_000 else 1)
+    if hidden[0] <= 17:
+        rows += compare_linear(report)
     return {"rows": rows}
+
+
+def compare_linear(report: Report, size: int = 200, steps: int = 2_000) -> list[dict[str, Any]]:
+    """A linear regression with many weights, for which river too keeps a full covariance."""
+    model = nk.static_model(lambda w, u: w @ u, jnp.zeros(size), nk.families.Gaussian(1.0))
+    inputs = jax.random.normal(jax.random.key(1), (steps, size))
+    targets = inputs[:, 0]
+    report(f"peers: linear regression with {size} weights")
+    try:
+        rivals = {"river": peers.river(np.asarray(inputs), np.asarray(targets))}
+    except ImportError as missing:
+        report(f"peers: river is left out, {missing}")
+        return []
+    found = against(model, rivals, steps, inputs, targets, rounds=5)
+    return [{**row, "method": f"{row['method']}, linear"} for row in found]
+
+
+def against(
+    model: Any, rivals: dict[str, Callable[[], Any]], steps: int, inputs: jax.Array, targets: jax.Array, rounds: int
+) -> list[dict[str, Any]]:
+    """Time per step of each, in turn: `rivals` take `steps` rows a call, natkal all of these."""
+    learner = nk.online(model, prior_cov=peers.PRIOR_VARIANCE)
+    ours = Held(scanned(learner), _own(learner.init(model.params)), inputs, targets)
+    times = interleaved({"natkal": ours, **rivals}, rounds)
+    per_step = {name: seconds / (len(targets) if name == "natkal" else steps) for name, seconds in times.items()}
+    return [
+        {
+            "parameters": model.size,
+            "method": name,
+            "step_us": 1e6 * seconds,
+            "ratio_to_natkal": seconds / per_step["natkal"],
+        }
+        for name, seconds in per_step.items()
+    ]
 
 
 def large(report: Report, size: int = 15_000, dtype: str = "float64", steps: int = 6) -> dict[str, Any]:
@@ -214,7 +240,7 @@ def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tup
         found.append((title, results["growth"]["rows"], costs))
     if "peers" in results:
         columns = ("parameters", "method", "step_us", "ratio_to_natkal")
-        found.append(("Peers: the same network and rows, float64", results["peers"]["rows"], columns))
+        found.append(("Peers: the same network and rows, float32", results["peers"]["rows"], columns))
     if "large" in results:
         columns = ("parameters", "dtype", "kernel", "step_ms", "P_GB", "peak_of_P")
         found.append(("As large as memory: peak beside what was there before", results["large"]["rows"], columns))

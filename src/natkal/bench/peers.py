@@ -1,12 +1,13 @@
 """The same filter in other libraries: `make(model, inputs, targets)` returns a call that runs through all rows.
 
-One output with unit noise, prior variance 0.1, parameters that stand still; each library is used as documented.
+One output with unit noise, prior variance 0.1, parameters that stand still; each library is used as documented, in the
+precision of the inputs where it lets one choose (filterpy and river compute in float64).
 A library that is not installed raises ImportError and is left out.
 """
 # pyright: reportMissingImports=false, reportArgumentType=false, reportOptionalSubscript=false
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,4 +88,65 @@ def filterpy(model: Any, inputs: np.ndarray, targets: np.ndarray) -> Callable[[]
     return run
 
 
-PEERS = {"dynamax": dynamax, "cuthbert": cuthbert, "filterpy": filterpy}
+def posteriors(model: Any, inputs: np.ndarray, targets: np.ndarray) -> Callable[[], Any]:
+    """`ekf.dense_fisher` on a torch network with the same weights.
+
+    Its precision loses the Fisher matrix instead of gaining it, and at lr = 1 is no longer positive after a few rows of
+    this network; a small lr costs the same time.
+    """
+    import torch
+    from posteriors import ekf
+
+    rows = torch.tensor(inputs), torch.tensor(targets)
+    params = {
+        f"{number}.{name}": torch.tensor(np.array(leaf))
+        for number, layer in enumerate(model.params)
+        for name, leaf in layer.items()
+    }
+
+    def log_likelihood(params: Any, batch: Any) -> Any:
+        hidden = torch.tanh(batch[0] @ params["0.weight"] + params["0.bias"])
+        mean = (hidden @ params["1.weight"] + params["1.bias"])[:, 0]
+        return -0.5 * (batch[1] - mean) ** 2, mean
+
+    transform = ekf.dense_fisher.build(log_likelihood, lr=1e-6, per_sample=True, init_cov=PRIOR_VARIANCE)
+
+    def run() -> Any:
+        state = transform.init(params)
+        for row in range(len(targets)):
+            state, _ = transform.update(state, (rows[0][row : row + 1], rows[1][row : row + 1]))
+        return np.asarray(state.params["0.weight"])
+
+    return run
+
+
+def river(inputs: np.ndarray, targets: np.ndarray) -> Callable[[], Any]:
+    """`BayesianLinearRegression`: predict, then learn. It keeps a full covariance; for networks river has no filter."""
+    from river import linear_model
+
+    rows = [dict(enumerate(row)) for row in inputs.tolist()]
+
+    def run() -> Any:
+        regression = linear_model.BayesianLinearRegression(alpha=1 / PRIOR_VARIANCE, beta=1.0)
+        expected = 0.0
+        for row, target in zip(rows, targets.tolist(), strict=True):
+            expected = regression.predict_one(row)
+            regression.learn_one(row, target)
+        return np.asarray(expected)
+
+    return run
+
+
+class Peer(NamedTuple):
+    """A library, and the most parameters it is asked to do: beyond, a step takes many seconds."""
+
+    make: Callable[[Any, np.ndarray, np.ndarray], Callable[[], Any]]
+    most: int
+
+
+PEERS = {
+    "dynamax": Peer(make=dynamax, most=6_001),
+    "cuthbert": Peer(make=cuthbert, most=1_000),
+    "filterpy": Peer(make=filterpy, most=1_000),
+    "posteriors": Peer(make=posteriors, most=1_000),
+}

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +10,15 @@ import jax.numpy as jnp
 from natkal.curvature.base import Prior, Response, Update
 from natkal.curvature.dense import check_directions
 from natkal.curvature.innovation import attenuated, innovation_root, lower_solve
+from natkal.curvature.kernels import RootKernel, best_root, size_of
 from natkal.curvature.prior import KeptPrior, keep_prior, renew, respond_with_prior, with_prior_rows
 from natkal.typing import Array, Float
 
 
 class SquareRootState(NamedTuple):
-    """Z with Z Z' = P, and the prior if it is kept."""
+    """Z with Z Z' = P as its kernel keeps it, and the prior if it is kept."""
 
-    root: Float[Array, "p p"]
+    root: Any
     prior: KeptPrior | None
 
 
@@ -26,13 +27,18 @@ class SquareRoot:
     """Potter's form, r columns at a time; build it with `square_root`."""
 
     prior_directions: int
+    kernel: str | None = None
+
+    def kernel_for(self, size: int) -> RootKernel:
+        """What keeps and moves Z for so many parameters, here."""
+        return best_root(self.kernel, size)
 
     def init(self, prior: Prior) -> SquareRootState:
         """A root of P_0."""
         if prior.cov is None:
             raise ValueError("prior_cov: square-root curvature needs a prior covariance, got None (a diffuse start)")
         root = jnp.diag(jnp.sqrt(prior.cov)) if prior.cov.ndim == 1 else jnp.linalg.cholesky(prior.cov)
-        return SquareRootState(root=root, prior=keep_prior(prior))
+        return SquareRootState(root=self.kernel_for(len(root)).start(root), prior=keep_prior(prior))
 
     def update(
         self,
@@ -44,59 +50,71 @@ class SquareRoot:
         offset: Float[Array, " p"] | None = None,
     ) -> Update:
         """Z <- Z - (Z Phi') L^-T (I + L)^-1 Phi with Phi = F' rows Z and L L' = I + Phi Phi': then Z Z' = P - U'U."""
+        kernel = self.kernel_for(rows.shape[1])
         renewal = renew(state.prior, keep, restore, self.prior_directions)
         stacked = with_prior_rows(renewal, rows)
-        shadows = stacked @ state.root
+        settled = kernel.settle(state.root, len(stacked))
+        shadows = kernel.forward(settled, stacked)
         before = shadows @ shadows.T
         gram = before / keep
         factor, push = respond_with_prior(renewal, gram, respond, offset)
-        images = shadows @ state.root.T / keep
+        images = kernel.back(settled, shadows) / keep
         lower = innovation_root(gram, factor)
         identity = jnp.eye(len(lower), dtype=lower.dtype)
         left = lower_solve(lower, factor.T @ images)
         right = lower_solve(identity + lower, factor.T @ shadows) / jnp.sqrt(keep)
+        roomy = settled if len(left) <= len(stacked) else kernel.settle(settled, len(left))
+        learned = kernel.learn(roomy, left, right, keep)
         return Update(
-            state=SquareRootState(
-                root=state.root / jnp.sqrt(keep) - left.T @ right,
-                prior=state.prior if renewal is None else renewal.state,
-            ),
+            state=SquareRootState(root=learned.store, prior=state.prior if renewal is None else renewal.state),
             step=attenuated(gram, factor, push) @ images,
             gram=before[-len(rows) :, -len(rows) :],
+            declined=SquareRootState(root=learned.declined, prior=state.prior),
         )
 
     def transition(
         self, state: SquareRootState, jacobian: Float[Array, "p p"], noise: Float[Array, "p p"] | None
     ) -> SquareRootState:
         """A root of F P F' + Q: the triangular factor of [F Z, Q^1/2]."""
-        moved = jacobian @ state.root
+        moved = jacobian @ self._root(state)
         if noise is not None:
             values, vectors = jnp.linalg.eigh(noise)
             added = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
             moved = jnp.linalg.qr(jnp.concatenate([moved, added], axis=1).T, mode="r").T
-        return SquareRootState(root=moved, prior=state.prior)
+        return SquareRootState(root=self.kernel_for(len(moved)).start(moved), prior=state.prior)
 
     def solve(self, state: SquareRootState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """Z (Z' vector)."""
-        return state.root @ (state.root.T @ vector)
+        kernel = self.kernel_for(len(vector))
+        return kernel.back(state.root, kernel.forward(state.root, vector[None]))[0]
 
     def quadratic(self, state: SquareRootState, rows: Float[Array, "m p"]) -> Float[Array, "m m"]:
         """(rows Z)(rows Z)'."""
-        shadows = rows @ state.root
+        shadows = self.kernel_for(rows.shape[1]).forward(state.root, rows)
         return shadows @ shadows.T
 
     def to_dense(self, state: SquareRootState) -> Float[Array, "p p"]:
         """Z Z'."""
-        return state.root @ state.root.T
+        root = self._root(state)
+        return root @ root.T
 
     def sample(self, state: SquareRootState, key: Array) -> Float[Array, " p"]:
         """Z times standard noise."""
-        return state.root @ jax.random.normal(key, state.root.shape[:1], state.root.dtype)
+        root = self._root(state)
+        return root @ jax.random.normal(key, root.shape[:1], root.dtype)
+
+    def _root(self, state: SquareRootState) -> Float[Array, "p p"]:
+        """Z in full."""
+        return self.kernel_for(size_of(state.root)).to_root(state.root)
 
 
-def square_root(*, prior_directions: int = 8) -> SquareRoot:
+def square_root(*, prior_directions: int = 8, kernel: str | None = None) -> SquareRoot:
     """A square root of the covariance matrix: what `dense` computes, positive definite whatever the rounding.
 
-    Two reads of the root per step instead of one of the matrix. `prior_directions` as in `dense`.
+    Two reads of the root per step instead of one of the matrix. `kernel` is "immediate" or "deferred" (corrections wait
+    and are folded in together); the faster one for the size unless named. `prior_directions` as in `dense`.
     """
     check_directions(prior_directions)
-    return SquareRoot(prior_directions=prior_directions)
+    if kernel not in (None, "immediate", "deferred"):
+        raise ValueError(f"kernel: must be 'immediate' or 'deferred' for a square root, got {kernel!r}")
+    return SquareRoot(prior_directions=prior_directions, kernel=kernel)

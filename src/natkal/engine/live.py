@@ -1,6 +1,8 @@
 """A learner that is called once per observation, as a service is: its state stays in place on the device."""
 
 import math
+import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,61 +15,95 @@ from natkal.engine.state import LearnerState, Prediction, StepInfo
 from natkal.typing import Array
 
 SMALL = 4096
-"""Arrays of fewer numbers travel together, one vector per dtype: each array of a call costs about two microseconds."""
+"""Arrays of fewer numbers travel together, as words of one vector: each array of a call costs microseconds."""
+
+POLLS = 100
+"""How often to ask for a result before going to sleep, for some 50 microseconds: waking up takes about as long."""
+
+let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
 class Place(NamedTuple):
-    """Where a leaf travels: which array, from where on in it, and its shape; `is_key` for keys of random streams."""
+    """A small leaf among the words: from where to where, and what it is; `is_key` for keys of random streams."""
 
-    array: int
     first: int
+    end: int
     shape: tuple[int, ...]
+    dtype: np.dtype
     is_key: bool
 
 
 class Packing:
-    """A pytree as few arrays: small leaves of one dtype side by side in one vector, large ones as they are."""
+    """A pytree as one vector of 32-bit words, where small leaves lie one after the other, and its large leaves."""
 
     def __init__(self, tree: Any) -> None:
         leaves, self.structure = jax.tree.flatten(tree)
-        self.places: list[Place] = []
-        self.members: list[list[int]] = []
-        together: dict[Any, int] = {}
-        for number, leaf in enumerate(leaves):
+        self.places: list[Place | None] = []  # None: a large leaf
+        end = 0
+        for leaf in leaves:
             is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             plain = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
-            small = math.prod(plain.shape) < SMALL
-            array = together.get(plain.dtype, len(self.members)) if small else len(self.members)
-            if array == len(self.members):
-                self.members.append([])
-                if small:
-                    together[plain.dtype] = array
-            first = sum(math.prod(self.places[other].shape) for other in self.members[array])
-            self.members[array].append(number)
-            self.places.append(Place(array=array, first=first, shape=plain.shape, is_key=is_key))
-
-    def pack(self, tree: Any) -> tuple[Array, ...]:
-        """The few arrays; large leaves are not copied."""
-        plain = [
-            jax.random.key_data(leaf) if place.is_key else leaf
-            for leaf, place in zip(jax.tree.leaves(tree), self.places, strict=True)
-        ]
-        return tuple(
-            jnp.concatenate([plain[number].reshape(-1) for number in members])
-            if math.prod(self.places[members[0]].shape) < SMALL
-            else plain[members[0]]
-            for members in self.members
+            count = math.prod(plain.shape)
+            if count >= SMALL and not is_key:
+                self.places.append(None)
+                continue
+            first, end = end, end + -(-count * plain.dtype.itemsize // 4)
+            self.places.append(Place(first, end, plain.shape, np.dtype(plain.dtype), is_key))
+        small = [place for place in self.places if place is not None]
+        self.record = np.dtype(
+            {
+                "names": [str(number) for number in range(len(small))],
+                "formats": [(place.dtype, place.shape) for place in small],
+                "offsets": [4 * place.first for place in small],
+                "itemsize": 4 * end,
+            }
         )
 
-    def unpack(self, arrays: Any) -> Any:
+    def pack(self, tree: Any) -> tuple[Array, tuple[Array, ...]]:
+        """The words, and the large leaves as they are."""
+        leaves = list(zip(jax.tree.leaves(tree), self.places, strict=True))
+        small = [_words(jax.random.key_data(leaf) if place.is_key else leaf) for leaf, place in leaves if place]
+        return jnp.concatenate(small), tuple(leaf for leaf, place in leaves if place is None)
+
+    def unpack(self, words: Array, large: tuple[Array, ...]) -> Any:
         """The pytree again."""
-        leaves = []
-        for place in self.places:
-            array = arrays[place.array]
-            if array.shape != place.shape:
-                array = array[place.first : place.first + math.prod(place.shape)].reshape(place.shape)
-            leaves.append(jax.random.wrap_key_data(array) if place.is_key else array)
+        rest = iter(large)
+        leaves = [next(rest) if place is None else _leaf(words, place) for place in self.places]
         return jax.tree.unflatten(self.structure, leaves)
+
+    def read(self, words: Array, large: tuple[Array, ...]) -> Any:
+        """The pytree as Python numbers and NumPy arrays, all small leaves by one look at the words."""
+        leaves = np.asarray(words).view(self.record).item()
+        if large:
+            small, rest = iter(leaves), iter(large)
+            leaves = [np.asarray(next(rest)) if place is None else next(small) for place in self.places]
+        return self.structure.unflatten(leaves)
+
+
+def _words(leaf: Array) -> Array:
+    """The bytes of an array, filled up to whole words."""
+    flat = leaf.reshape(-1).astype(jnp.uint8) if leaf.dtype == bool else leaf.reshape(-1)
+    in_a_word = 4 // flat.dtype.itemsize
+    if in_a_word > 1:
+        flat = jnp.pad(flat, (0, -len(flat) % in_a_word)).reshape(-1, in_a_word)
+    return jax.lax.bitcast_convert_type(flat, jnp.uint32).reshape(-1)
+
+
+def _leaf(words: Array, place: Place) -> Array:
+    """The array whose bytes these are."""
+    dtype = np.dtype(np.uint8) if place.dtype == bool else place.dtype
+    found = words[place.first : place.end].reshape((-1, 2) if dtype.itemsize == 8 else (-1,))
+    flat = jax.lax.bitcast_convert_type(found, dtype).reshape(-1)[: math.prod(place.shape)]
+    array = flat.astype(place.dtype).reshape(place.shape)
+    return jax.random.wrap_key_data(array) if place.is_key else array
+
+
+def _linger(result: Array) -> None:
+    """Stay awake until the result is there, or for a short while; whoever computes it may have this core meanwhile."""
+    for _ in range(POLLS):
+        if result.is_ready():  # pyright: ignore[reportAttributeAccessIssue]
+            return
+        let_others_run()
 
 
 class Live:
@@ -76,36 +112,39 @@ class Live:
     def __init__(self, learner: Learner, state: LearnerState) -> None:
         self.learner = learner
         self._packing = Packing(state)
-        self._arrays = tuple(array.copy() for array in self._packing.pack(state))
         self._told: Packing | None = None
-        self._advance = jax.jit(self._step, donate_argnums=0)
-        self._expect = jax.jit(lambda arrays, inputs: learner.predict_unchecked(self._packing.unpack(arrays), inputs))
+        words, large = self._packing.pack(state)
+        self._held = words, tuple(leaf.copy() for leaf in large)
+        self._advance = jax.jit(self._step, donate_argnums=1)
+        self._expect = jax.jit(lambda held, inputs: learner.predict_unchecked(self._packing.unpack(*held), inputs))
 
     @property
     def state(self) -> LearnerState:
         """The learner's state now; a copy, which later calls do not change."""
-        return self._packing.unpack(tuple(array.copy() for array in self._arrays))
+        words, large = self._held
+        return self._packing.unpack(words, tuple(leaf.copy() for leaf in large))
 
     def step(self, inputs: Any, target: Any) -> StepInfo:
-        """Predict, observe, learn; what the observation told, as NumPy arrays."""
+        """Predict, observe, learn; what the observation told, as Python numbers and NumPy arrays."""
         check_observation(self.learner.model, inputs, target)
         return self.step_unchecked(inputs, target)
 
     def step_unchecked(self, inputs: Any, target: Any) -> StepInfo:
         """`step` on values already checked."""
-        self._arrays, told = self._advance(self._arrays, inputs, target)
+        self._held, told = self._advance(*self._held, inputs, target)
+        _linger(told[0])
         assert self._told is not None  # set when `_advance` was traced
-        return self._told.unpack([np.asarray(array) for array in told])
+        return self._told.read(*told)
 
     def predict(self, inputs: Any) -> Prediction:
         """What is expected of the next y for these inputs; learns nothing."""
         check_observation(self.learner.model, inputs)
-        state = jax.eval_shape(self._packing.unpack, self._arrays)
+        state = jax.eval_shape(self._packing.unpack, *self._held)
         with explain_shapes(self.learner.model, state.params, state.carry, inputs):
-            return self._expect(self._arrays, inputs)
+            return self._expect(self._held, inputs)
 
-    def _step(self, arrays: tuple[Array, ...], inputs: Any, target: Any) -> tuple[tuple[Array, ...], Any]:
-        state, info = self.learner.step_unchecked(self._packing.unpack(arrays), inputs, target)
+    def _step(self, words: Array, large: tuple[Array, ...], inputs: Any, target: Any) -> tuple[Any, Any]:
+        state, info = self.learner.step_unchecked(self._packing.unpack(words, large), inputs, target)
         self._told = Packing(info)
         return self._packing.pack(state), self._told.pack(info)
 

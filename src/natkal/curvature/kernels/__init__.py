@@ -13,6 +13,7 @@ from natkal.curvature.kernels.deferred import Deferred, Full, Waiting
 from natkal.curvature.kernels.fused import Fused
 from natkal.curvature.kernels.immediate import Immediate
 from natkal.curvature.kernels.packed import Native
+from natkal.curvature.kernels.root import DeferredRoot, ImmediateRoot, RootKernel, WaitingRoot
 from natkal.curvature.kernels.small import Batch, Small
 
 KERNELS = ("jax", "immediate", "deferred", "cpu", "gpu", "batch")
@@ -33,7 +34,7 @@ def choose(kernel: str | None, mesh: Mesh | None, size: int, platform: str, wait
 
     `waiting` is how many rows wait in kernel "batch".
     """
-    full = Full(precision=GPU_FLOAT32, stripe=2_048) if platform == "gpu" else Full()
+    full = _full(platform)
     if mesh is not None:
         from natkal.curvature.kernels.sharded import Sharded
 
@@ -65,9 +66,23 @@ def best(kernel: str | None, mesh: Mesh | None, size: int, waiting: int | None =
     return choose(kernel, mesh, size, jax.default_backend(), waiting)
 
 
+def best_root(kernel: str | None, size: int) -> RootKernel:
+    """The kernel of this name for a square root, or the fastest one for so many parameters."""
+    if (kernel or ("immediate" if size < DEFER_FROM else "deferred")) == "immediate":
+        return ImmediateRoot()
+    platform = jax.default_backend()
+    return DeferredRoot(layout=_full(platform), capacity=_capacity(size, platform))
+
+
 def size_of(store: Any) -> int:
     """How many parameters a store is for."""
+    if isinstance(store, WaitingRoot):
+        return store.left.shape[-1]
     return store.rows.shape[-1] if isinstance(store, Waiting) else store.shape[-1]
+
+
+def _full(platform: str) -> Full:
+    return Full(precision=GPU_FLOAT32, stripe=2_048) if platform == "gpu" else Full()
 
 
 def _fastest(size: int, platform: str) -> str:
@@ -91,4 +106,4 @@ def _capacity(size: int, platform: str) -> int:
     return 64 if size >= 2_048 else 40
 
 
-__all__ = ["KERNELS", "Kernel", "best", "choose", "size_of"]
+__all__ = ["KERNELS", "Kernel", "RootKernel", "best", "best_root", "choose", "size_of"]
