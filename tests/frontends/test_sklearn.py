@@ -80,6 +80,20 @@ def test_chunks_do_not_matter(estimator):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_plain_arrays_are_only_glanced_at(estimator):
+    y = Y[estimator]
+    if estimator is KalmanClassifier:
+        y = (y == "yes").astype(int)
+    told = {"classes": [0, 1]} if estimator is KalmanClassifier else {}
+    quick = estimator(standardize=False).partial_fit(X, y, **told).partial_fit(X, y)
+    full = estimator(standardize=False).partial_fit(X.tolist(), y.tolist(), **told).partial_fit(X.tolist(), y.tolist())
+    np.testing.assert_array_equal(quick.state_, full.state_)
+    for wrong, match in ((np.where(X > 1, np.nan, X), "NaN"), (X[:, :3], "3 features"), (X[:0], "0 sample")):
+        with pytest.raises(ValueError, match=match):
+            quick.partial_fit(wrong, y[: len(wrong)])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_weight_zero_is_absence(estimator):
     y = Y[estimator]
     weights = np.r_[np.ones(40), np.zeros(20)]

@@ -17,6 +17,8 @@ from natkal.typing import Array, Float, Params
 
 DENSE_UP_TO = 2000
 """Parameters with a full covariance matrix; larger networks keep one for each neuron."""
+SMALL_UP_TO = 300
+"""Parameters up to which kernels of a library are not worth calling."""
 NEVER = -1e9
 """Log-odds of a slot that has no class."""
 
@@ -31,6 +33,23 @@ class Plan:
     standardize: bool
     full: bool
     """Whether the covariance of all parameters is kept, or one for each neuron."""
+
+    @property
+    def outputs(self) -> int:
+        """What the network puts out; a number's noise is a parameter of its own."""
+        return 1 if self.law == NUMBER else self.law.family.raw_dim
+
+    @property
+    def size(self) -> int:
+        """Parameters of the network."""
+        return sum(
+            (before + 1) * after for before, after in itertools.pairwise((self.columns, *self.hidden, self.outputs))
+        )
+
+    @property
+    def small(self) -> bool:
+        """Whether a step takes microseconds, and has nothing for a library to factor, as three classes have."""
+        return self.full and self.size <= SMALL_UP_TO and self.law.summary_size <= 2
 
     @property
     def row(self) -> int:
@@ -62,10 +81,9 @@ class Inputs(NamedTuple):
 
 def make_plan(law: Law, features: int, hidden: tuple[int, ...], standardize: bool) -> Plan:
     """The plan for so many features; columns are rounded up to 5, 10 or a multiple of 20 where that costs little."""
-    outputs = 1 if law == NUMBER else law.family.raw_dim
-    size = sum((before + 1) * after for before, after in itertools.pairwise((features, *hidden, outputs)))
-    if size > DENSE_UP_TO:
-        return Plan(law, features, hidden, standardize, full=False)
+    exact = Plan(law, features, hidden, standardize, full=False)
+    if exact.size > DENSE_UP_TO:
+        return exact
     columns = next((size for size in (5, 10) if features <= size), -(-features // 20) * 20)
     return Plan(law, columns, hidden, standardize, full=True)
 
@@ -106,8 +124,7 @@ def prior_variances(plan: Plan, start: Start) -> Params:
 
 
 def _network(plan: Plan, key: Array) -> Params:
-    outputs = 1 if plan.law == NUMBER else plan.law.family.raw_dim
-    layers = mlp_params(key, (plan.columns, *plan.hidden, outputs))
+    layers = mlp_params(key, (plan.columns, *plan.hidden, plan.outputs))
     if not plan.hidden:
         layers = jax.tree.map(jnp.zeros_like, layers)
     return {"network": layers} | ({"log_noise": jnp.zeros(1)} if plan.law == NUMBER else {})

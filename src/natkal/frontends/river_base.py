@@ -65,15 +65,16 @@ class Slots:
 
     def rows(self, X: pd.DataFrame, target: Any, weight: Any, known: Any) -> np.ndarray:
         """A frame as rows; columns without a feature of that name are ignored."""
-        width = len(self.names)
-        rows = np.full((len(X), width + 3), np.nan)
+        assert self.machine is not None
+        width, count = len(self.names), len(X)
+        rows = self.machine.blank(count)
         for name in X.columns:
             if name in self.columns:
                 try:
-                    rows[:, self.columns[name]] = X[name].to_numpy(np.float64, na_value=np.nan)
+                    rows[:count, self.columns[name]] = X[name].to_numpy(np.float64, na_value=np.nan)
                 except (TypeError, ValueError) as error:
                     raise _explained(dict(X[[name]].iloc[0])) from error
-        rows[:, width], rows[:, width + 1], rows[:, width + 2] = target, weight, known
+        rows[:count, width], rows[:count, width + 1], rows[:count, width + 2] = target, weight, known
         return rows
 
     def learn_row(self, x: Mapping[Any, Any], target: float, weight: float, known: int) -> None:
@@ -90,13 +91,16 @@ class Slots:
             self.welcome(X.columns)
         self.settle()
         assert self.machine is not None
-        self.buffer = self.machine.learn(np.asarray(self.buffer), self.rows(X, target, weight, known))
+        self.buffer = self.machine.learn(np.asarray(self.buffer), self.rows(X, target, weight, known), len(X))
 
     def settle(self) -> None:
         """Learn all rows that wait."""
         if self.waiting:
             assert self.machine is not None
-            self.buffer = self.machine.learn(np.asarray(self.buffer), np.array(self.waiting))
+            count = len(self.waiting)
+            rows = self.machine.blank(count)
+            rows[:count] = self.waiting
+            self.buffer = self.machine.learn(np.asarray(self.buffer), rows, count)
             self.waiting = []
 
     def predict_row(self, x: Mapping[Any, Any], known: int) -> np.ndarray | None:
@@ -109,7 +113,7 @@ class Slots:
             learned = self.waiting.pop()
         self.settle()
         with jax.enable_x64(True):
-            self.buffer, summary = self.machine.learn_and_predict_row(self.buffer, learned, row)
+            self.buffer, summary = self.machine.learn_and_predict_row(self.buffer, np.concatenate((learned, row)))
         return np.asarray(summary)
 
     def predict_rows(self, X: pd.DataFrame, known: int) -> np.ndarray | None:
@@ -117,7 +121,7 @@ class Slots:
         if self.machine is None:
             return None
         self.settle()
-        return self.machine.predict(np.asarray(self.buffer), self.rows(X, MISSING, 0.0, known))
+        return self.machine.predict(np.asarray(self.buffer), self.rows(X, MISSING, 0.0, known), len(X))
 
     def __getstate__(self) -> dict[str, Any]:
         """The buffer as NumPy, the machine as its plan: what can be copied and pickled."""
