@@ -67,6 +67,24 @@ def test_fit_is_the_filter_on_standardised_rows():
     np.testing.assert_allclose(found.predict_proba(X)[:, 1], expected, rtol=1e-8)
 
 
+def test_auto_is_the_bank_of_auto():
+    labels = (Y[KalmanClassifier] == "yes").astype(int)
+    found = KalmanClassifier(learner="auto").fit(X, labels)
+    model = nk.static_model(
+        lambda p, u: u @ p["w"] + p["b"], {"w": jnp.zeros((4, 1)), "b": jnp.zeros(1)}, nk.families.Bernoulli()
+    )
+    learner = nk.auto(model, budget=6, standardize=False)
+    inputs = jnp.asarray((X - X.mean(axis=0)) / X.std(axis=0))
+    state, _ = nk.run(learner, learner.init(model.params), inputs, jnp.asarray(labels))
+    expected = [float(learner.predict(state, row).mean[0]) for row in inputs[:5]]
+    np.testing.assert_allclose(found.predict_proba(X[:5])[:, 1], expected, rtol=1e-8)
+    weights = np.r_[np.ones(40), np.zeros(20)]
+    some = KalmanClassifier(learner="auto").partial_fit(X, labels, sample_weight=weights)
+    np.testing.assert_allclose(
+        some.state_, KalmanClassifier(learner="auto").partial_fit(X[:40], labels[:40]).state_, rtol=1e-12
+    )
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_chunks_do_not_matter(estimator):
     y = Y[estimator]

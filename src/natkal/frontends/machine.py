@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.engine.state import LearnerState
 from natkal.frontends.laws import NUMBER
 from natkal.frontends.learners import Inputs, Plan, Start, first_params, make_learner, prior_variances
 from natkal.stream.runtime import as_one_function, in_the_calling_thread, inline_loops, stream_numbers
@@ -33,12 +32,12 @@ Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Memory(NamedTuple):
-    """All that an estimator knows."""
+    """All that an estimator knows; `learner` is the state of its filter or of its bank."""
 
     features: Running
     target: Running
     fading: Float[Array, ""]
-    learner: LearnerState
+    learner: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -152,7 +151,7 @@ class Machine:
             features=observe(memory.features, counted[:columns]) if self.plan.standardize else memory.features,
             target=observe(memory.target, counted[columns : columns + 1]) if numeric else memory.target,
             fading=memory.fading,
-            learner=learned._replace(key=memory.learner.key),
+            learner=learned,
         )
 
     def _predict_row(self, memory: Memory, row: Array) -> Array:
@@ -192,7 +191,7 @@ class Machine:
         found, first = [], 0
         for leaf in leaves:
             if _is_key(leaf):
-                found.append(key)
+                found.append(None if key is None else jnp.broadcast_to(key, leaf.shape))
             else:
                 found.append(convert(buffer[first : first + leaf.size].reshape(leaf.shape), leaf))
                 first += leaf.size

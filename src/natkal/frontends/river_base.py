@@ -1,5 +1,6 @@
 """What the river estimators share: features that come and go, one buffer, and the machine."""
 
+import math
 import numbers
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import pandas as pd
 
 from natkal.frontends.growth import grown
 from natkal.frontends.laws import Law
-from natkal.frontends.learners import make_plan
+from natkal.frontends.learners import LEARNERS, make_plan
 from natkal.frontends.machine import Machine, make_machine
 
 MISSING = float("nan")
@@ -21,10 +22,11 @@ TOGETHER = 256
 class Slots:
     """A growing learner on dictionaries: which feature has which column, and the buffer of the machine."""
 
-    def __init__(self, law: Law, hidden: tuple[int, ...], standardize: bool, start: dict[str, Any]):
+    def __init__(self, law: Law, hidden: tuple[int, ...], standardize: bool, learner: str, start: dict[str, Any]):
         self.law = law
         self.hidden = hidden
         self.standardize = standardize
+        self.learner = learner
         self.start = start
         self.columns: dict[Any, int] = {}
         self.names: tuple[Any, ...] = ()
@@ -48,7 +50,7 @@ class Slots:
         width = len(self.names)
         if used > width:
             width = max(used, 2 * width)
-        machine = make_machine(make_plan(law, width, self.hidden, self.standardize))
+        machine = make_machine(make_plan(law, width, self.hidden, self.standardize, self.learner))
         fresh = machine.start(features=used, outputs=outputs, fan_in=self.fan_in, **self.start)
         if self.machine is not None:
             fresh = grown(self.machine, np.asarray(self.buffer), machine, fresh, features=before, outputs=self.outputs)
@@ -79,6 +81,8 @@ class Slots:
 
     def learn_row(self, x: Mapping[Any, Any], target: float, weight: float, known: int) -> None:
         """One row; it is checked now, and learned when somebody asks or enough of them have come."""
+        if not 0 <= weight < math.inf:
+            raise ValueError(f"w: must be finite and at least 0, got {weight}")
         if self.machine is None or not self.columns.keys() >= x.keys():
             self.welcome(x)
         self.waiting.append(self.row(x, target, weight, known))
@@ -87,6 +91,10 @@ class Slots:
 
     def learn_rows(self, X: pd.DataFrame, target: np.ndarray, weight: float, known: int) -> None:
         """The rows of a frame, in order."""
+        if not 0 <= weight < math.inf:
+            raise ValueError(f"w: must be finite and at least 0, got {weight}")
+        if len(X) != len(target):
+            raise ValueError(f"y: {len(target)} targets for {len(X)} rows")
         if self.machine is None or not self.columns.keys() >= set(X.columns):
             self.welcome(X.columns)
         self.settle()
@@ -143,8 +151,10 @@ class _Free:
     """A column without a feature: a key that no dictionary has."""
 
 
-def check_options(hidden: tuple[int, ...], prior_scale: float, fading: float) -> None:
+def check_options(hidden: tuple[int, ...], learner: str, prior_scale: float, fading: float) -> None:
     """Refuse what no learner can be built from."""
+    if learner not in LEARNERS:
+        raise ValueError(f"learner: must be one of {', '.join(map(repr, LEARNERS))}, got {learner!r}")
     if not all(isinstance(size, numbers.Integral) and size > 0 for size in hidden):
         raise ValueError(f"hidden_layer_sizes: must be a tuple of positive whole numbers, got {hidden!r}")
     if not 0 < prior_scale < np.inf:

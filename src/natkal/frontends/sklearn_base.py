@@ -22,12 +22,14 @@ class KalmanEstimator(BaseEstimator):
         self,
         hidden_layer_sizes: Any = (),
         *,
+        learner: Any = "single",
         prior_scale: Any = 1.0,
         fading: Any = 3e-4,
         standardize: Any = True,
         random_state: Any = None,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.learner = learner
         self.prior_scale = prior_scale
         self.fading = fading
         self.standardize = standardize
@@ -37,7 +39,7 @@ class KalmanEstimator(BaseEstimator):
         """A fresh learner for the features that were just validated."""
         self._check_parameters()
         hidden = tuple(np.atleast_1d(np.asarray(self.hidden_layer_sizes, int)).tolist())
-        self._plan = make_plan(law, self.n_features_in_, hidden, bool(self.standardize))
+        self._plan = make_plan(law, self.n_features_in_, hidden, bool(self.standardize), self.learner)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.state_ = self._machine().start(
             features=self.n_features_in_,

@@ -69,7 +69,7 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
         wrong = self.classes_[position] != y
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise ValueError(f"y: {y[row]!r} is none of the classes {self.classes_.tolist()} (row {row})")
+            raise ValueError(f"y: {y.tolist()[row]!r} is none of the classes {self.classes_.tolist()} (row {row})")
         return position
 
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
