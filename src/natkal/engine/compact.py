@@ -51,6 +51,11 @@ class Compact:
             self.whole_function = False
             return self._plain(*arguments)
 
+    def program(self, *arguments: Any) -> Callable[..., Any]:
+        """What serves arguments like these, for callers to whom looking at them each time would be too slow."""
+        self(*arguments)
+        return self._whole if self.whole_function else self._plain
+
 
 def compact(function: Callable[..., Any], *, donate_argnums: tuple[int, ...] = ()) -> Compact:
     """`jax.jit`, except that a function of a small state is compiled without the pauses between its parts."""

@@ -20,8 +20,6 @@ LEARNERS = {"single": 1, "auto": 6}
 """How many filters each has: a bank of more costs time in proportion, and gains little."""
 DENSE_UP_TO = 2000
 """Parameters with a full covariance matrix; larger networks keep one for each neuron."""
-SMALL_UP_TO = 300
-"""Parameters up to which kernels of a library are not worth calling."""
 NEVER = -1e9
 """Log-odds of a slot that has no class."""
 
@@ -60,11 +58,6 @@ class Plan:
         return sum(
             (before + 1) * after for before, after in itertools.pairwise((self.columns, *self.hidden, self.outputs))
         )
-
-    @property
-    def small(self) -> bool:
-        """Whether a step takes microseconds, and has nothing for a library to factor, as three classes have."""
-        return self.full and self.size * self.filters <= SMALL_UP_TO and self.law.summary_size <= 2
 
     @property
     def row(self) -> int:

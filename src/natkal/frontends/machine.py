@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.engine.compact import compact
 from natkal.frontends.laws import NUMBER
 from natkal.frontends.learners import Inputs, Plan, Start, first_params, make_learner, prior_variances
-from natkal.stream.runtime import as_one_function, in_the_calling_thread, inline_loops, stream_numbers
+from natkal.stream.runtime import in_the_calling_thread, inline_loops, stream_numbers
 from natkal.stream.scaling import Running, observe, standardise
 from natkal.typing import Array, Float
 
@@ -97,7 +98,8 @@ class Machine:
             memory = self._learn_row(self.unpack(buffer), learned, jnp.zeros((), bool))
             return pack(memory), self._predict_row(memory, row)
 
-        return self._compiled(both)
+        nothing = np.zeros(sum(leaf.size for leaf in jax.tree.leaves(self.template) if not _is_key(leaf)))
+        return compact(both).program(nothing, np.zeros(2 * self.plan.row))
 
     @functools.cached_property
     def _learn_block(self):
@@ -109,10 +111,7 @@ class Machine:
 
             return pack(jax.lax.fori_loop(0, count, one, self.unpack(buffer)))
 
-        return self._compiled(block)
-
-    def _compiled(self, work: Callable) -> Callable:
-        return as_one_function(work) if self.plan.small else jax.jit(work)
+        return compact(block)
 
     @functools.cached_property
     def _predict_block(self):
