@@ -22,6 +22,7 @@ SLOW = (
     "-variances-False]",
     "-variances-True]",
     "engine/test_batch.py::test_few_directions",
+    "frontends/test_river.py::test_a_new_feature_or_class_changes_nothing_else[auto]",
     "lower_the_loss[outer]",
     "lower_the_loss[sampled]",
     "engine/test_invariance.py::test_rescaled_inputs",

@@ -49,3 +49,10 @@ def test_donated_state_is_given_up():
     state = jnp.zeros(3)
     function(state)
     assert state.is_deleted()
+
+
+def test_arguments_that_turn_out_to_be_unused():
+    def function(a, b, count):
+        return jax.lax.fori_loop(0, count, lambda i, x: [jnp.where(b[0] > 0, x, a), x + a[i]][1], a)
+
+    np.testing.assert_array_equal(compact(function)(jnp.arange(3.0), jnp.ones(3), 3), [3.0, 4.0, 5.0])

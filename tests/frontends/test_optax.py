@@ -117,3 +117,13 @@ def test_what_is_missing_is_said():
     )
     with pytest.raises(ValueError, match="carries a state"):
         observe(recurrent, jnp.ones(1), INPUTS, TARGETS)
+    weight = jnp.zeros(2)
+    coin = nk.static_model(lambda w, u: u @ w, weight, nk.families.Bernoulli())
+    for arguments, match in (
+        ((weight, jnp.ones((4, 3)), np.ones(4, int)), "cannot take a row of shape"),
+        ((weight, jnp.ones((4, 2)), np.full(4, 2)), "target 2 is outside"),
+        ((weight, jnp.ones((4, 2)), np.ones(3, int)), "one row for each of the 3 targets"),
+        (({"w": weight}, jnp.ones((4, 2)), np.ones(4, int)), "params: structure"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            observe(coin, *arguments)

@@ -67,6 +67,24 @@ def test_fit_is_the_filter_on_standardised_rows():
     np.testing.assert_allclose(found.predict_proba(X)[:, 1], expected, rtol=1e-8)
 
 
+def test_auto_is_the_bank_of_auto():
+    labels = (Y[KalmanClassifier] == "yes").astype(int)
+    found = KalmanClassifier(learner="auto").fit(X, labels)
+    model = nk.static_model(
+        lambda p, u: u @ p["w"] + p["b"], {"w": jnp.zeros((4, 1)), "b": jnp.zeros(1)}, nk.families.Bernoulli()
+    )
+    learner = nk.auto(model, budget=6, standardize=False)
+    inputs = jnp.asarray((X - X.mean(axis=0)) / X.std(axis=0))
+    state, _ = nk.run(learner, learner.init(model.params), inputs, jnp.asarray(labels))
+    expected = [float(learner.predict(state, row).mean[0]) for row in inputs[:5]]
+    np.testing.assert_allclose(found.predict_proba(X[:5])[:, 1], expected, rtol=1e-8)
+    weights = np.r_[np.ones(40), np.zeros(20)]
+    some = KalmanClassifier(learner="auto").partial_fit(X, labels, sample_weight=weights)
+    np.testing.assert_allclose(
+        some.state_, KalmanClassifier(learner="auto").partial_fit(X[:40], labels[:40]).state_, rtol=1e-12
+    )
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_chunks_do_not_matter(estimator):
     y = Y[estimator]
@@ -77,6 +95,20 @@ def test_chunks_do_not_matter(estimator):
         pieces.partial_fit(X[rows], y[rows], **(first if rows.start == 0 else {}))
     np.testing.assert_array_equal(whole.state_, pieces.state_)
     assert pieces.n_samples_seen_ == 60
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_plain_arrays_are_only_glanced_at(estimator):
+    y = Y[estimator]
+    if estimator is KalmanClassifier:
+        y = (y == "yes").astype(int)
+    told = {"classes": [0, 1]} if estimator is KalmanClassifier else {}
+    quick = estimator(standardize=False).partial_fit(X, y, **told).partial_fit(X, y)
+    full = estimator(standardize=False).partial_fit(X.tolist(), y.tolist(), **told).partial_fit(X.tolist(), y.tolist())
+    np.testing.assert_array_equal(quick.state_, full.state_)
+    for wrong, match in ((np.where(X > 1, np.nan, X), "NaN"), (X[:, :3], "3 features"), (X[:0], "0 sample")):
+        with pytest.raises(ValueError, match=match):
+            quick.partial_fit(wrong, y[: len(wrong)])
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -21,6 +21,7 @@ from natkal.families import (
     Multinomial,
     NegativeBinomial,
     Poisson,
+    Weighted,
 )
 from natkal.families.base import Event, as_float
 from natkal.typing import Array, Float
@@ -300,6 +301,42 @@ def _log_factors(freedom: Float[Array, " n"], entries: int) -> Float[Array, "n d
     return gammaln((freedom + dims) / 2) - gammaln(freedom / 2) - dims / 2 * jnp.log(freedom * jnp.pi)
 
 
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """Another family's voices, for observations (y, w) that count w times: log p is w times theirs."""
+
+    voices: Voices
+
+    @property
+    def count(self) -> int:
+        """As many."""
+        return self.voices.count
+
+    def start(self, dtype: Any) -> Any:
+        """The same memory."""
+        return self.voices.start(dtype)
+
+    def speak(self, memory: Any, prediction: Prediction) -> Any:
+        """The same laws."""
+        return self.voices.speak(memory, prediction)
+
+    def listen(self, memory: Any, prediction: Prediction, y: Event) -> Any:
+        """The noise of y, whatever it counts for; nothing where it counts for nothing."""
+        return self.voices.listen(memory, prediction, jnp.where(y[1] > 0, y[0], jnp.nan))
+
+    def log_prob(self, law: Any, y: Event) -> Float[Array, ""]:
+        """w log p(y)."""
+        return y[1] * self.voices.log_prob(law, y[0])
+
+    def moments(self, law: Any) -> Moments:
+        """Of one observation that counts once."""
+        return self.voices.moments(law)
+
+    def cdf(self, law: Any, y: Array) -> Array:
+        """P(Y <= y) of y itself."""
+        return self.voices.cdf(law, y)
+
+
 def _present(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:
     """Residual, covariance and mask; missing entries become independent, of unit variance and free of error."""
     value = jnp.reshape(as_float(y, mean.dtype), mean.shape)
@@ -327,6 +364,8 @@ def _positive_cdf(mean: Array, shape: Array, y: Array) -> Array:
 def voices_for(family: Family) -> Voices:
     """The voices that suit a family."""
     match family:
+        case Weighted():
+            return Counted(voices_for(family.family))
         case Bernoulli() | Categorical() | Binomial() | Multinomial():
             return Tempered(family, TEMPERATURES)
         case Gaussian():

@@ -1,18 +1,28 @@
-"""`natkal bench frontends`: what a row costs behind the river and scikit-learn doors, beside river's own model."""
+"""`natkal bench frontends`: what a row costs behind the river and scikit-learn doors, and what a bank gains there."""
 
+import csv
+import gzip
+import itertools
+import math
 import time
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
-PARTS = ("one", "chunks")
+from natkal.data import digits
+
+PARTS = ("one", "chunks", "learners")
 FEATURES, ROWS, CHUNK, REPEATS = 10, 4000, 1000, 9
+FLIGHTS = 3000
 
 
 def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
     """One part's numbers."""
-    report({"one": "one row at a time", "chunks": f"chunks of {CHUNK} rows"}[part])
+    report({"one": "one row at a time", "chunks": f"chunks of {CHUNK} rows", "learners": "one filter or a bank"}[part])
+    if part == "learners":
+        return {"rows": single_and_auto()}
     inputs, labels = _stream()
     return {"rows": one_at_a_time(inputs, labels) if part == "one" else in_chunks(inputs, labels)}
 
@@ -26,7 +36,71 @@ def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tup
     if "chunks" in results:
         title = f"partial_fit on chunks of {CHUNK} rows: rows per second, river's learn_one = 1"
         found.append((title, results["chunks"]["rows"], ("what", "river_us", "natkal_us", "ratio", "goal")))
+    if "learners" in results:
+        title = "river's loop, each row predicted, then learned: mean log loss, and time of auto over single"
+        columns = ("stream", "rows", "hidden", "single", "auto", "river", "time")
+        found.append((title, results["learners"]["rows"], columns))
     return found
+
+
+def single_and_auto() -> list[dict[str, Any]]:
+    """One filter and a bank behind river's door, on the embedded streams, beside river's own linear model."""
+    from river import linear_model, optim, preprocessing
+
+    from natkal.river import KalmanClassifier
+
+    def river_model(labels: set) -> Any:
+        if len(labels) == 2:
+            return preprocessing.StandardScaler() | linear_model.LogisticRegression()
+        return preprocessing.StandardScaler() | linear_model.SoftmaxRegression(optim.SGD(0.1))
+
+    found = []
+    for name, stream, hidden in (("digits", _digits(), ()), ("flights", _flights(), ()), ("flights", _flights(), (8,))):
+        losses: dict[str, Any] = {"river": ""}
+        times = {}
+        for learner in ("single", "auto"):
+            _progressive(KalmanClassifier(hidden, learner=learner), stream)  # all is compiled now
+            began = time.perf_counter()
+            losses[learner] = _progressive(KalmanClassifier(hidden, learner=learner), stream)
+            times[learner] = time.perf_counter() - began
+        if not hidden:
+            losses["river"] = _progressive(river_model({label for _, label in stream}), stream)
+        rest = {"hidden": hidden[0] if hidden else 0, "time": times["auto"] / times["single"]}
+        found.append({"stream": name, "rows": len(stream), **losses, **rest})
+    return found
+
+
+def _progressive(model: Any, stream: list[tuple[dict, Any]]) -> float:
+    """Mean log loss; a class that was never seen, or given no chance, costs as if it had had one in a million."""
+    total = 0.0
+    for row, label in stream:
+        total -= math.log(max(model.predict_proba_one(row).get(label, 0.0), 1e-6))
+        model.learn_one(row, label)
+    return total / len(stream)
+
+
+def _digits() -> list[tuple[dict, Any]]:
+    """At 4 x 4 pixels."""
+    inputs, labels = digits()
+    inputs = inputs.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
+    names = [f"pixel {i}" for i in range(16)]
+    return [
+        (dict(zip(names, map(float, row), strict=True)), int(label)) for row, label in zip(inputs, labels, strict=True)
+    ]
+
+
+def _flights() -> list[tuple[dict, Any]]:
+    """The first flights of the year: numbers, the hour, and one feature for each carrier and airport of departure."""
+    with (files("natkal.data") / "flights.csv.gz").open("rb") as packed, gzip.open(packed, "rt") as text:
+        lines = list(itertools.islice((line for line in csv.DictReader(text) if line["late"]), FLIGHTS))
+    numbers = ("distance", "temp", "wind", "precip", "visibility")
+    values = {name: sorted({line[name] for line in lines}) for name in ("carrier", "origin")}
+    stream = []
+    for line in lines:
+        row = {name: float(line[name]) for name in numbers if line[name]} | {"hour": float(line["scheduled"][11:13])}
+        row |= {value: float(line[name] == value) for name, known in values.items() for value in known}
+        stream.append((row, line["late"] == "yes"))
+    return stream
 
 
 def one_at_a_time(inputs: np.ndarray, labels: np.ndarray) -> list[dict[str, Any]]:

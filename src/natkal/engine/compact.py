@@ -29,7 +29,7 @@ class Compact:
     """`jax.jit(function)`, as one machine function where its first argument is small and on a CPU."""
 
     def __init__(self, function: Callable[..., Any], donate_argnums: tuple[int, ...]) -> None:
-        inner = jax.jit(function)
+        inner = jax.jit(lambda *arguments: (function(*arguments), _touched(arguments)))
 
         def whole(*arguments: Any) -> Any:
             return jax.tree.map(_as_one_function, inner(*arguments))
@@ -46,10 +46,15 @@ class Compact:
             self.whole_function = LIBRARY.isdisjoint(primitives(self._whole.trace(*arguments).jaxpr.jaxpr))
             return self(*arguments)
         try:
-            return self._whole(*arguments)
+            return self._whole(*arguments)[0]
         except jax.errors.JaxRuntimeError:  # this version of the compiler knows no such option, or no such function
             self.whole_function = False
             return self._plain(*arguments)
+
+    def program(self, *arguments: Any) -> Callable[..., Any]:
+        """What serves arguments like these, for callers to whom looking at them each time would be too slow."""
+        self(*arguments)
+        return (lambda *arguments: self._whole(*arguments)[0]) if self.whole_function else self._plain
 
 
 def compact(function: Callable[..., Any], *, donate_argnums: tuple[int, ...] = ()) -> Compact:
@@ -79,8 +84,20 @@ def primitives(jaxpr: Any) -> Iterator[str]:
                 yield from primitives(value)
 
 
+def _touched(arguments: Any) -> Any:
+    """A number made of every argument: the compiler ends the process where one that it finds unused is passed on."""
+    total = jnp.zeros((), jnp.float32)
+    for leaf in jax.tree.leaves(arguments):
+        numbers = jax.random.key_data(leaf) if _is_key(leaf) else jnp.asarray(leaf)
+        if numbers.size:
+            total += jnp.real(numbers[(0,) * numbers.ndim]).astype(jnp.float32)
+    return total
+
+
 def _as_one_function(value: Any) -> Any:
     """The call that made this value, marked; keys of random streams are not numbers, and cannot carry the mark."""
-    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return value
-    return set_xla_metadata(value, **ONE_FUNCTION)
+    return value if _is_key(value) else set_xla_metadata(value, **ONE_FUNCTION)
+
+
+def _is_key(value: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(value), jax.dtypes.prng_key)

@@ -3,67 +3,27 @@
 import dataclasses
 
 import jax.numpy as jnp
-import numpy as np
 
+from natkal.families.around import Around
 from natkal.families.base import Event, Family, Natural, Raw
 from natkal.families.product import Product
 from natkal.typing import Array, Bool, Float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _NaturalCoordinates(Family):
-    """`family`, with raw = natural; every question but `link`, `score` and `root` goes to `family` itself."""
-
-    family: Family
+class _NaturalCoordinates(Around):
+    """`family`, with raw = natural."""
 
     def __repr__(self) -> str:
         return repr(self.family)
 
     @property
-    def dim(self) -> int:
-        return self.family.dim
+    def raw_dim(self) -> int:
+        return self.dim
 
     @property
     def raw_sizes(self) -> tuple[int, ...]:
         return (self.dim,)
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        return self.family.event_shape
-
-    @property
-    def domain(self) -> str:
-        return self.family.domain
-
-    def sufficient_statistic(self, y: Event) -> Natural:
-        return self.family.sufficient_statistic(y)
-
-    def log_partition(self, natural: Natural) -> Float[Array, ""]:
-        return self.family.log_partition(natural)
-
-    def log_base(self, y: Event) -> Float[Array, ""]:
-        return self.family.log_base(y)
-
-    def natural(self, mean: Natural) -> Natural:
-        return self.family.natural(mean)
-
-    def sample(self, key: Array, natural: Natural) -> Event:
-        return self.family.sample(key, natural)
-
-    def mean(self, natural: Natural) -> Natural:
-        return self.family.mean(natural)
-
-    def cov(self, natural: Natural) -> Float[Array, "k k"]:
-        return self.family.cov(natural)
-
-    def noise_root(self, natural: Natural) -> Float[Array, "k r"]:
-        return self.family.noise_root(natural)
-
-    def log_prob(self, natural: Natural, y: Event) -> Float[Array, ""]:
-        return self.family.log_prob(natural, y)
-
-    def error(self, natural: Natural, y: Event) -> Natural:
-        return self.family.error(natural, y)
 
     def link(self, raw: Raw) -> Natural:
         return raw
@@ -77,9 +37,6 @@ class _NaturalCoordinates(Family):
     def curved(self, raw: Raw) -> Bool[Array, " raw"]:
         # Quadratic in all of raw, through a linear link, is quadratic in natural.
         return jnp.broadcast_to(jnp.any(self.family.curved(raw)), raw.shape)
-
-    def in_domain(self, targets: np.ndarray) -> np.ndarray:
-        return self.family.in_domain(targets)
 
 
 def in_natural_coordinates(family: Family) -> Family:

@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 
 from natkal.curvature import Curvature, Prior, Response, dense
 from natkal.engine import counter
+from natkal.engine.checks import check_stream, explain_shapes
 from natkal.engine.control import Seen as Looked
 from natkal.engine.control import StepControl, capped, step_control
 from natkal.engine.rates import Rates, fading
@@ -142,7 +143,13 @@ def observe(model: Model, params: Params, inputs: Any, targets: Any) -> Seen:
 
     if jax.tree.leaves(model.init_carry(params)):
         raise ValueError("model: it carries a state from one observation to the next; use natkal.online and run")
-    with jax.default_matmul_precision("highest"):
+    if jax.tree.structure(params) != jax.tree.structure(model.params):
+        raise ValueError(
+            f"params: structure {jax.tree.structure(params)} is not the model's {jax.tree.structure(model.params)}"
+        )
+    check_stream(model, inputs, targets)
+    row = jax.tree.map(lambda leaf: leaf[0], inputs)
+    with explain_shapes(model, params, model.init_carry(params), row), jax.default_matmul_precision("highest"):
         rows, observed, curved = jax.vmap(one)(inputs, jnp.asarray(targets))
     flat = rows.reshape(observed.score.size, -1)
     return Seen(

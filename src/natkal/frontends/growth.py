@@ -1,9 +1,13 @@
 """A learner laid into a larger one: what it knew stays where it was, the rest is the prior."""
 
+import math
+
 import jax
 import numpy as np
 
+from natkal.banks.bank import BankState
 from natkal.curvature.dense import DenseState
+from natkal.engine.state import LearnerState
 from natkal.frontends.machine import Machine, Memory
 from natkal.stream.scaling import Running
 from natkal.typing import Params
@@ -30,28 +34,36 @@ def grown(
 def _used(memory: Memory, features: int, outputs: int) -> Memory:
     """The entries that belong to the first features and outputs."""
     learner = memory.learner
-    sizes = [np.size(leaf) for leaf in jax.tree.leaves(learner.params)]
-    numbered = jax.tree.unflatten(
-        jax.tree.structure(learner.params),
-        [
-            np.arange(last - np.size(leaf), last).reshape(leaf.shape)
-            for leaf, last in zip(jax.tree.leaves(learner.params), np.cumsum(sizes), strict=True)
-        ],
-    )
-    kept = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(_used_params(numbered, features, outputs))])
+    if isinstance(learner, BankState):  # all that is not a member's own is kept for each filter as a whole
+        used = learner._replace(members=tuple(_used_state(own, features, outputs) for own in learner.members))
+    else:
+        used = _used_state(learner, features, outputs)
     return Memory(
         features=Running(*(leaf[:features] for leaf in memory.features)),
         target=memory.target,
         fading=memory.fading,
-        learner=learner._replace(
-            params=_used_params(learner.params, features, outputs),
-            curvature=DenseState(cov=learner.curvature.cov[np.ix_(kept, kept)], prior=None),
-        ),
+        learner=used,
+    )
+
+
+def _used_state(state: LearnerState, features: int, outputs: int) -> LearnerState:
+    """Of one filter, or of several with a leading axis."""
+    leading = state.curvature.cov.ndim - 2
+    shapes = [leaf.shape[leading:] for leaf in jax.tree.leaves(state.params)]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    numbered = jax.tree.unflatten(
+        jax.tree.structure(state.params),
+        [np.arange(end - math.prod(shape), end).reshape(shape) for shape, end in zip(shapes, ends, strict=True)],
+    )
+    kept = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(_used_params(numbered, features, outputs))])
+    return state._replace(
+        params=_used_params(state.params, features, outputs),
+        curvature=DenseState(cov=state.curvature.cov[..., kept[:, None], kept], prior=None),
     )
 
 
 def _used_params(params: Params, features: int, outputs: int) -> Params:
     layers = [dict(layer) for layer in params["network"]]
-    layers[0]["weight"] = layers[0]["weight"][:features]
-    layers[-1] = {"weight": layers[-1]["weight"][:, :outputs], "bias": layers[-1]["bias"][:outputs]}
+    layers[0]["weight"] = layers[0]["weight"][..., :features, :]
+    layers[-1] = {"weight": layers[-1]["weight"][..., :outputs], "bias": layers[-1]["bias"][..., :outputs]}
     return {**params, "network": layers}

@@ -8,13 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.banks import Bank, auto
 from natkal.curvature import blocks, dense
 from natkal.engine import Learner, fading, online
-from natkal.families import Weighted
+from natkal.families import Family, Gaussian, Weighted
 from natkal.frontends.laws import NUMBER, Law, SlotLaw
 from natkal.models import StaticModel, mlp_apply, mlp_params, static_model
 from natkal.typing import Array, Float, Params
 
+LEARNERS = {"single": 1, "auto": 6}
+"""How many filters each has: a bank of more costs time in proportion, and gains little."""
 DENSE_UP_TO = 2000
 """Parameters with a full covariance matrix; larger networks keep one for each neuron."""
 NEVER = -1e9
@@ -31,6 +34,30 @@ class Plan:
     standardize: bool
     full: bool
     """Whether the covariance of all parameters is kept, or one for each neuron."""
+    filters: int = 1
+    """One, with the prior scale and the fading it was given, or a bank of them."""
+
+    @property
+    def family(self) -> Family:
+        """What each row tells; a bank learns the noise of a number beside its filters, one filter as a parameter."""
+        return Weighted(Gaussian(1.0) if self.law == NUMBER and not self.learns_noise else self.law.family)
+
+    @property
+    def learns_noise(self) -> bool:
+        """Whether the noise is a parameter."""
+        return self.law == NUMBER and self.filters == 1
+
+    @property
+    def outputs(self) -> int:
+        """What the network puts out; a number's noise is a parameter of its own."""
+        return 1 if self.law == NUMBER else self.law.family.raw_dim
+
+    @property
+    def size(self) -> int:
+        """Parameters of the network."""
+        return sum(
+            (before + 1) * after for before, after in itertools.pairwise((self.columns, *self.hidden, self.outputs))
+        )
 
     @property
     def row(self) -> int:
@@ -60,24 +87,30 @@ class Inputs(NamedTuple):
     known: Float[Array, ""]
 
 
-def make_plan(law: Law, features: int, hidden: tuple[int, ...], standardize: bool) -> Plan:
+def make_plan(law: Law, features: int, hidden: tuple[int, ...], standardize: bool, learner: str = "single") -> Plan:
     """The plan for so many features; columns are rounded up to 5, 10 or a multiple of 20 where that costs little."""
-    outputs = 1 if law == NUMBER else law.family.raw_dim
-    size = sum((before + 1) * after for before, after in itertools.pairwise((features, *hidden, outputs)))
-    if size > DENSE_UP_TO:
-        return Plan(law, features, hidden, standardize, full=False)
+    if learner not in LEARNERS:
+        raise ValueError(f"learner: must be one of {', '.join(map(repr, LEARNERS))}, got {learner!r}")
+    filters = LEARNERS[learner]
+    exact = Plan(law, features, hidden, standardize, full=False, filters=filters)
+    if exact.size > DENSE_UP_TO:
+        return exact
     columns = next((size for size in (5, 10) if features <= size), -(-features // 20) * 20)
-    return Plan(law, columns, hidden, standardize, full=True)
+    return Plan(law, columns, hidden, standardize, full=True, filters=filters)
 
 
-def make_learner(plan: Plan, rate: Float[Array, ""], prior_cov: Params | None = None) -> Learner:
+def make_learner(plan: Plan, rate: Float[Array, ""], prior_cov: Params | None = None) -> Learner | Bank:
     """The learner of a plan; `prior_cov` is asked for by `init` alone."""
     shapes = jax.eval_shape(lambda: _network(plan, jax.random.key(0)))
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape), shapes)
-    model: StaticModel = static_model(_apply(plan), zeros, Weighted(plan.law.family))
+    model: StaticModel = static_model(_apply(plan), zeros, plan.family)
     # kept as one matrix, whose entries `growth` can lay into a larger one
     curvature = dense(kernel="immediate") if plan.full else blocks()
-    return online(model, prior_cov=prior_cov, curvature=curvature, rates=fading(rate))
+    if plan.filters == 1:
+        return online(model, prior_cov=prior_cov, curvature=curvature, rates=fading(rate))
+    # Rows are scaled already, by earlier rows alone.
+    shape = zeros if prior_cov is None else prior_cov
+    return auto(model, budget=plan.filters, standardize=False, curvature=curvature, prior_cov=shape).bank
 
 
 def first_params(plan: Plan, start: Start) -> Params:
@@ -106,17 +139,16 @@ def prior_variances(plan: Plan, start: Start) -> Params:
 
 
 def _network(plan: Plan, key: Array) -> Params:
-    outputs = 1 if plan.law == NUMBER else plan.law.family.raw_dim
-    layers = mlp_params(key, (plan.columns, *plan.hidden, outputs))
+    layers = mlp_params(key, (plan.columns, *plan.hidden, plan.outputs))
     if not plan.hidden:
         layers = jax.tree.map(jnp.zeros_like, layers)
-    return {"network": layers} | ({"log_noise": jnp.zeros(1)} if plan.law == NUMBER else {})
+    return {"network": layers} | ({"log_noise": jnp.zeros(1)} if plan.learns_noise else {})
 
 
 def _apply(plan: Plan):
     def apply(params: Params, inputs: Inputs) -> Array:
         outputs = mlp_apply(params["network"], inputs.features)
-        if plan.law == NUMBER:
+        if plan.learns_noise:
             return jnp.concatenate([outputs, params["log_noise"]])
         if isinstance(plan.law, SlotLaw):
             return jnp.where(jnp.arange(1, plan.law.slots) < inputs.known, outputs, NEVER)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,18 +10,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.engine.state import LearnerState
+from natkal.engine.compact import compact
 from natkal.frontends.laws import NUMBER
 from natkal.frontends.learners import Inputs, Plan, Start, first_params, make_learner, prior_variances
-from natkal.stream.runtime import inline_loops, stream_numbers
+from natkal.stream.runtime import in_the_calling_thread, stream_numbers
 from natkal.stream.scaling import Running, observe, standardise
 from natkal.typing import Array, Float
 
-inline_loops()
+in_the_calling_thread()
 
 BLOCKS = (256, 1024, 4096)
 """Rows are padded to one of these lengths; longer runs are cut at the last."""
 PREDICTED_TOGETHER = 64
+ALIGNED = 64
 STEADY = 5
 """A real target is learned from once so many have made its scale: two or three can be far off, and so can all after."""
 
@@ -30,12 +32,12 @@ Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Memory(NamedTuple):
-    """All that an estimator knows."""
+    """All that an estimator knows; `learner` is the state of its filter or of its bank."""
 
     features: Running
     target: Running
     fading: Float[Array, ""]
-    learner: LearnerState
+    learner: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,27 +52,33 @@ class Machine:
         """The buffer before any row, for rows of which `features` columns will be filled."""
         numbers = {"features": features, "outputs": outputs, "fan_in": fan_in}
         settings = {"prior_scale": prior_scale, "fading": fading}
-        with stream_numbers():
+        with jax.enable_x64(True):
             start = {name: np.float64(value) for name, value in {**numbers, **settings}.items()}
             return np.array(self._start({**start, "seed": seed}))
 
-    def learn(self, buffer: np.ndarray, rows: np.ndarray, *, fixed_scales: bool = False) -> np.ndarray:
-        """One row after the other; with `fixed_scales`, no row changes the scales."""
-        with stream_numbers():
-            state: Any = jnp.array(buffer)
-            for first in range(0, len(rows), BLOCKS[-1]):
+    def blank(self, count: int) -> np.ndarray:
+        """Empty rows to fill, `count` of them and as many more as bring it to a length that programs have."""
+        rest = count % BLOCKS[-1]
+        last = next(size for size in BLOCKS if size >= rest) if rest else 0
+        return _aligned(count - rest + last, self.plan.row)
+
+    def learn(self, buffer: np.ndarray, rows: np.ndarray, count: int, *, fixed_scales: bool = False) -> np.ndarray:
+        """The first `count` of these `blank` rows that were filled, in order; `fixed_scales`: none changes a scale."""
+        state: Any = buffer
+        with jax.enable_x64(True):
+            for first in range(0, count, BLOCKS[-1]):
                 part = rows[first : first + BLOCKS[-1]]
-                state = self._learn_block(state, _padded(part), len(part), fixed_scales)
+                state = self._learn_block(state, part, np.array([min(count - first, len(part)), fixed_scales]))
             return np.array(state)
 
-    def predict(self, buffer: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The law's summary for each row, learning nothing."""
-        pieces = [np.zeros((0, self.plan.law.summary_size))]
-        with stream_numbers():
-            for first in range(0, len(rows), BLOCKS[-1]):
-                part = rows[first : first + BLOCKS[-1]]
-                pieces.append(np.asarray(self._predict_block(buffer, _padded(part)))[: len(part)])
-        return np.concatenate(pieces)
+    def predict(self, buffer: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+        """The law's summary for each of the first `count` of these `blank` rows, learning nothing."""
+        with jax.enable_x64(True):
+            pieces = [
+                np.asarray(self._predict_block(buffer, rows[first : first + BLOCKS[-1]]))
+                for first in range(0, count, BLOCKS[-1])
+            ]
+        return np.concatenate(pieces)[:count] if pieces else np.zeros((0, self.plan.law.summary_size))
 
     def with_scales(self, buffer: np.ndarray, features: Moments, target: Moments) -> np.ndarray:
         """The same, with the scales given."""
@@ -79,26 +87,30 @@ class Machine:
 
     @functools.cached_property
     def learn_and_predict_row(self):
-        """Buffer, a row to learn (of weight 0 if there is none), then one to predict -> buffer, summary.
+        """Buffer, a row to learn (of weight 0 if there is none) and one to predict, end to end -> buffer, summary.
 
-        The old buffer is given up.
+        Rows come in one array because each array of a call costs microseconds.
         """
 
-        def both(buffer: Array, learned: Array, row: Array) -> tuple[Array, Array]:
+        def both(buffer: Array, rows: Array) -> tuple[Array, Array]:
+            learned, row = rows.reshape(2, self.plan.row)
             memory = self._learn_row(self.unpack(buffer), learned, jnp.zeros((), bool))
             return pack(memory), self._predict_row(memory, row)
 
-        return jax.jit(both, donate_argnums=0)
+        nothing = np.zeros(sum(leaf.size for leaf in jax.tree.leaves(self.template) if not _is_key(leaf)))
+        return compact(both).program(nothing, np.zeros(2 * self.plan.row))
 
     @functools.cached_property
     def _learn_block(self):
-        def block(buffer: Array, rows: Array, count: Array, fixed_scales: Array) -> Array:
+        def block(buffer: Array, rows: Array, how: Array) -> Array:
+            count, fixed_scales = how
+
             def one(index: Array, memory: Memory) -> Memory:
-                return self._learn_row(memory, rows[index], fixed_scales)
+                return self._learn_row(memory, rows[index], fixed_scales > 0)
 
             return pack(jax.lax.fori_loop(0, count, one, self.unpack(buffer)))
 
-        return jax.jit(block, donate_argnums=0)
+        return compact(block)
 
     @functools.cached_property
     def _predict_block(self):
@@ -126,7 +138,8 @@ class Machine:
         columns = self.plan.columns
         scale = jax.tree.map(lambda leaf: leaf[0], memory.target)
         target = self.plan.law.prepare(row[columns], scale)
-        if self.plan.law == NUMBER:
+        numeric = self.plan.law == NUMBER  # no other law has a scale
+        if numeric:
             target = jnp.where((scale.seen < STEADY) & ~fixed_scales, jnp.nan, target)
         learned, _ = make_learner(self.plan, memory.fading).step_unchecked(
             memory.learner, self._inputs(memory, row), jnp.stack([target, row[columns + 1]])
@@ -134,9 +147,9 @@ class Machine:
         counted = jnp.where((row[columns + 1] > 0) & ~fixed_scales, _numbers(row), jnp.nan)
         return Memory(
             features=observe(memory.features, counted[:columns]) if self.plan.standardize else memory.features,
-            target=observe(memory.target, self.plan.law.measure(counted[columns : columns + 1])),
+            target=observe(memory.target, counted[columns : columns + 1]) if numeric else memory.target,
             fading=memory.fading,
-            learner=learned._replace(key=memory.learner.key),
+            learner=learned,
         )
 
     def _predict_row(self, memory: Memory, row: Array) -> Array:
@@ -176,7 +189,7 @@ class Machine:
         found, first = [], 0
         for leaf in leaves:
             if _is_key(leaf):
-                found.append(key)
+                found.append(None if key is None else jnp.broadcast_to(key, leaf.shape))
             else:
                 found.append(convert(buffer[first : first + leaf.size].reshape(leaf.shape), leaf))
                 first += leaf.size
@@ -187,6 +200,13 @@ def pack(memory: Memory) -> Float[Array, " n"]:
     """All leaves end to end, as float64; random keys are left out, since no learner here draws."""
     leaves = [leaf for leaf in jax.tree.leaves(memory) if not _is_key(leaf)]
     return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float64) for leaf in leaves])
+
+
+def _aligned(*shape: int) -> np.ndarray:
+    """NaNs from an address that JAX takes over as it is; others are copied by another thread, and waited for."""
+    room = np.full(math.prod(shape) + ALIGNED // 8, np.nan)
+    skipped = -room.ctypes.data % ALIGNED // 8
+    return room[skipped : skipped + math.prod(shape)].reshape(shape)
 
 
 def _numbers(values: Array) -> Array:
@@ -202,10 +222,3 @@ def _is_key(leaf: Any) -> bool:
 def make_machine(plan: Plan) -> Machine:
     """The machine of this plan: the same one, compiled once, for all who ask."""
     return Machine(plan)
-
-
-def _padded(rows: np.ndarray) -> np.ndarray:
-    size = next(size for size in BLOCKS if size >= len(rows))
-    if len(rows) == size:
-        return rows
-    return np.concatenate([rows, np.zeros((size - len(rows), rows.shape[1]))])

@@ -1,5 +1,6 @@
 """What the river estimators share: features that come and go, one buffer, and the machine."""
 
+import math
 import numbers
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import pandas as pd
 
 from natkal.frontends.growth import grown
 from natkal.frontends.laws import Law
-from natkal.frontends.learners import make_plan
+from natkal.frontends.learners import LEARNERS, make_plan
 from natkal.frontends.machine import Machine, make_machine
 
 MISSING = float("nan")
@@ -21,10 +22,11 @@ TOGETHER = 256
 class Slots:
     """A growing learner on dictionaries: which feature has which column, and the buffer of the machine."""
 
-    def __init__(self, law: Law, hidden: tuple[int, ...], standardize: bool, start: dict[str, Any]):
+    def __init__(self, law: Law, hidden: tuple[int, ...], standardize: bool, learner: str, start: dict[str, Any]):
         self.law = law
         self.hidden = hidden
         self.standardize = standardize
+        self.learner = learner
         self.start = start
         self.columns: dict[Any, int] = {}
         self.names: tuple[Any, ...] = ()
@@ -48,7 +50,7 @@ class Slots:
         width = len(self.names)
         if used > width:
             width = max(used, 2 * width)
-        machine = make_machine(make_plan(law, width, self.hidden, self.standardize))
+        machine = make_machine(make_plan(law, width, self.hidden, self.standardize, self.learner))
         fresh = machine.start(features=used, outputs=outputs, fan_in=self.fan_in, **self.start)
         if self.machine is not None:
             fresh = grown(self.machine, np.asarray(self.buffer), machine, fresh, features=before, outputs=self.outputs)
@@ -65,19 +67,22 @@ class Slots:
 
     def rows(self, X: pd.DataFrame, target: Any, weight: Any, known: Any) -> np.ndarray:
         """A frame as rows; columns without a feature of that name are ignored."""
-        width = len(self.names)
-        rows = np.full((len(X), width + 3), np.nan)
+        assert self.machine is not None
+        width, count = len(self.names), len(X)
+        rows = self.machine.blank(count)
         for name in X.columns:
             if name in self.columns:
                 try:
-                    rows[:, self.columns[name]] = X[name].to_numpy(np.float64, na_value=np.nan)
+                    rows[:count, self.columns[name]] = X[name].to_numpy(np.float64, na_value=np.nan)
                 except (TypeError, ValueError) as error:
                     raise _explained(dict(X[[name]].iloc[0])) from error
-        rows[:, width], rows[:, width + 1], rows[:, width + 2] = target, weight, known
+        rows[:count, width], rows[:count, width + 1], rows[:count, width + 2] = target, weight, known
         return rows
 
     def learn_row(self, x: Mapping[Any, Any], target: float, weight: float, known: int) -> None:
         """One row; it is checked now, and learned when somebody asks or enough of them have come."""
+        if not 0 <= weight < math.inf:
+            raise ValueError(f"w: must be finite and at least 0, got {weight}")
         if self.machine is None or not self.columns.keys() >= x.keys():
             self.welcome(x)
         self.waiting.append(self.row(x, target, weight, known))
@@ -86,17 +91,24 @@ class Slots:
 
     def learn_rows(self, X: pd.DataFrame, target: np.ndarray, weight: float, known: int) -> None:
         """The rows of a frame, in order."""
+        if not 0 <= weight < math.inf:
+            raise ValueError(f"w: must be finite and at least 0, got {weight}")
+        if len(X) != len(target):
+            raise ValueError(f"y: {len(target)} targets for {len(X)} rows")
         if self.machine is None or not self.columns.keys() >= set(X.columns):
             self.welcome(X.columns)
         self.settle()
         assert self.machine is not None
-        self.buffer = self.machine.learn(np.asarray(self.buffer), self.rows(X, target, weight, known))
+        self.buffer = self.machine.learn(np.asarray(self.buffer), self.rows(X, target, weight, known), len(X))
 
     def settle(self) -> None:
         """Learn all rows that wait."""
         if self.waiting:
             assert self.machine is not None
-            self.buffer = self.machine.learn(np.asarray(self.buffer), np.array(self.waiting))
+            count = len(self.waiting)
+            rows = self.machine.blank(count)
+            rows[:count] = self.waiting
+            self.buffer = self.machine.learn(np.asarray(self.buffer), rows, count)
             self.waiting = []
 
     def predict_row(self, x: Mapping[Any, Any], known: int) -> np.ndarray | None:
@@ -109,7 +121,7 @@ class Slots:
             learned = self.waiting.pop()
         self.settle()
         with jax.enable_x64(True):
-            self.buffer, summary = self.machine.learn_and_predict_row(self.buffer, learned, row)
+            self.buffer, summary = self.machine.learn_and_predict_row(self.buffer, np.concatenate((learned, row)))
         return np.asarray(summary)
 
     def predict_rows(self, X: pd.DataFrame, known: int) -> np.ndarray | None:
@@ -117,7 +129,7 @@ class Slots:
         if self.machine is None:
             return None
         self.settle()
-        return self.machine.predict(np.asarray(self.buffer), self.rows(X, MISSING, 0.0, known))
+        return self.machine.predict(np.asarray(self.buffer), self.rows(X, MISSING, 0.0, known), len(X))
 
     def __getstate__(self) -> dict[str, Any]:
         """The buffer as NumPy, the machine as its plan: what can be copied and pickled."""
@@ -139,8 +151,10 @@ class _Free:
     """A column without a feature: a key that no dictionary has."""
 
 
-def check_options(hidden: tuple[int, ...], prior_scale: float, fading: float) -> None:
+def check_options(hidden: tuple[int, ...], learner: str, prior_scale: float, fading: float) -> None:
     """Refuse what no learner can be built from."""
+    if learner not in LEARNERS:
+        raise ValueError(f"learner: must be one of {', '.join(map(repr, LEARNERS))}, got {learner!r}")
     if not all(isinstance(size, numbers.Integral) and size > 0 for size in hidden):
         raise ValueError(f"hidden_layer_sizes: must be a tuple of positive whole numbers, got {hidden!r}")
     if not 0 < prior_scale < np.inf:

@@ -7,7 +7,7 @@ import pandas as pd
 from river import base, proba
 
 from natkal.frontends.laws import NUMBER, Law, SlotLaw
-from natkal.frontends.river_base import Slots, check_options
+from natkal.frontends.river_base import MISSING, Slots, check_options
 
 
 class _Kalman(base.Estimator):
@@ -22,18 +22,21 @@ class _Kalman(base.Estimator):
         fading: float = 3e-4,
         standardize: bool = True,
         seed: int = 0,
+        learner: str = "single",
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.prior_scale = prior_scale
         self.fading = fading
         self.standardize = standardize
         self.seed = seed
+        self.learner = learner
         hidden = tuple(hidden_layer_sizes or ())
-        check_options(hidden, prior_scale, fading)
+        check_options(hidden, learner, prior_scale, fading)
         self._slots = Slots(
             self._law,
             hidden,
             standardize,
+            learner,
             {"prior_scale": prior_scale, "fading": fading, "seed": seed or 0},
         )
 
@@ -44,7 +47,8 @@ class KalmanRegressor(_Kalman, base.MiniBatchRegressor):
     The noise is learned with the mean. Features and target are standardised inside by the rows before, and an absent
     feature is its mean so far; with `standardize=False` values are taken as they come, and an absent one is 0.
     Features may come and go. `prior_scale` widens or narrows the prior variance 1/fan-in of the weights; `fading` is
-    the share of what is known that is forgotten with each row.
+    the share of what is known that is forgotten with each row. With `learner="auto"` six filters of different prior
+    scale and fading run, and the data weigh them: nothing to tune, several times the time.
 
     Examples
     --------
@@ -61,9 +65,12 @@ class KalmanRegressor(_Kalman, base.MiniBatchRegressor):
 
     def learn_one(self, x: dict, y: Any, w: float = 1.0) -> None:
         """Learn one row, which counts `w` times."""
-        target = float(y)
+        try:
+            target = float(y)
+        except (TypeError, ValueError):
+            target = MISSING
         if not target - target == 0:
-            raise ValueError(f"y: {y} is not a finite number")
+            raise ValueError(f"y: {y!r} is not a finite number")
         self._slots.learn_row(x, target, w, 1)
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series, w: float = 1.0) -> None:
@@ -111,8 +118,9 @@ class KalmanClassifier(_Kalman, base.MiniBatchClassifier):
         fading: float = 3e-4,
         standardize: bool = True,
         seed: int = 0,
+        learner: str = "single",
     ):
-        super().__init__(hidden_layer_sizes, prior_scale, fading, standardize, seed)
+        super().__init__(hidden_layer_sizes, prior_scale, fading, standardize, seed, learner)
         self._classes: dict[Any, int] = {}
 
     @property
@@ -129,6 +137,8 @@ class KalmanClassifier(_Kalman, base.MiniBatchClassifier):
     def learn_many(self, X: pd.DataFrame, y: pd.Series, w: float = 1.0) -> None:
         """The same as `learn_one` on each row, in order."""
         labels = y.tolist()
+        if len(labels) != len(X):
+            raise ValueError(f"y: {len(labels)} targets for {len(X)} rows")
         first = 0
         while first < len(labels):  # as far as no new class comes
             number = self._classes.get(labels[first])

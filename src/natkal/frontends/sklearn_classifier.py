@@ -33,9 +33,12 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "KalmanClassifier":
         """Learn more rows, in order. The first call names all `classes`, unless its rows hold every one."""
         new = not hasattr(self, "state_")
-        X, y = self._validated(X, y, reset=new)
+        if self._seen_to_be_good(X, y) and not (new and classes is None):
+            self.n_features_in_ = X.shape[1]
+        else:
+            X, y = self._validated(X, y, reset=new)
         if new:
-            self._begin_classes(unique_labels(y) if classes is None else unique_labels(classes))
+            self._begin_classes(unique_labels(y if classes is None else classes))
         elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
             raise ValueError(
                 f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {self.classes_!r}"
@@ -62,12 +65,12 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
 
     def _numbers(self, y: np.ndarray) -> np.ndarray:
         """Labels as numbers 0, 1, ..."""
-        position = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        position = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         wrong = self.classes_[position] != y
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise ValueError(f"y: {y[row]!r} is none of the classes {self.classes_.tolist()} (row {row})")
-        return position.astype(np.float64)
+            raise ValueError(f"y: {y.tolist()[row]!r} is none of the classes {self.classes_.tolist()} (row {row})")
+        return position
 
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)

@@ -46,10 +46,17 @@ def jit_small(function: Callable[..., Any], *, donate_argnums: int | tuple[int, 
     return call
 
 
+def in_the_calling_thread() -> None:
+    """Let a CPU compute where it is asked, unless told otherwise: waking another thread takes longer than a row."""
+    import jax
+
+    if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ:
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 @contextlib.contextmanager
 def stream_numbers() -> Iterator[None]:
-    """Double precision inside, and loops inlined."""
-    inline_loops()
+    """Double precision inside."""
     import jax
 
     with jax.enable_x64(True):
@@ -58,7 +65,8 @@ def stream_numbers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def command() -> Iterator[None]:
-    """`stream_numbers` for a command that has the process to itself: compiled programs are kept for the next one."""
+    """`stream_numbers` for a command that has the process to itself: loops inlined, compiled programs kept."""
+    inline_loops()
     sys.setswitchinterval(5e-4)  # the reader asks for the interpreter often, and briefly
     with stream_numbers():
         keep_programs()
