@@ -109,8 +109,7 @@ def make_learner(plan: Plan, rate: Float[Array, ""], prior_cov: Params | None = 
     if plan.filters == 1:
         return online(model, prior_cov=prior_cov, curvature=curvature, rates=fading(rate))
     # Rows are scaled already, by earlier rows alone.
-    shape = zeros if prior_cov is None else prior_cov
-    return auto(model, budget=plan.filters, standardize=False, curvature=curvature, prior_cov=shape).bank
+    return auto(model, budget=plan.filters, standardize=False, curvature=curvature, prior_cov=prior_cov).bank
 
 
 def first_params(plan: Plan, start: Start) -> Params:
