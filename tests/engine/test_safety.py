@@ -254,3 +254,21 @@ def test_switching_from_a_diffuse_start_to_the_square_root() -> None:
     state, _ = nk.run(cheap, nk.switch(state, diffuse, cheap), inputs[5:], targets[5:])
     np.testing.assert_allclose(state.params, np.linalg.lstsq(inputs, targets)[0], rtol=1e-10)
     np.testing.assert_allclose(cheap.covariance(state), np.linalg.inv(inputs.T @ inputs), rtol=1e-9, atol=1e-12)
+
+
+def test_an_input_that_is_never_there_does_not_end_the_learning() -> None:
+    """Forgetting blows up what is known of its weight at every step; that stops before it overflows."""
+    model = nk.static_model(lambda w, u: w @ u, jnp.zeros(3), nk.families.Gaussian(1.0))
+    learner = nk.online(model, prior_cov=1.0, rates=nk.fading(0.05))
+    rng = np.random.default_rng(0)
+    inputs = jnp.asarray(rng.normal(size=(20_000, 3)) * np.array([1.0, 1.0, 0.0]))
+    state, infos = nk.run(learner, learner.init(jnp.zeros(3)), inputs, inputs @ jnp.array([1.0, -2.0, 0.0]))
+    assert bool(infos.accepted.all())
+    np.testing.assert_allclose(state.params, [1.0, -2.0, 0.0], atol=1e-3)
+    variances = np.diagonal(learner.covariance(state))
+    assert variances[:2].max() < 0.3
+    assert 1e3 < variances[2] < 1e9
+    # and it is learned as if new once it comes
+    late, infos = nk.run(learner, state, jnp.ones((50, 3)), jnp.full(50, 4.0))
+    assert bool(infos.accepted.all())
+    np.testing.assert_allclose(late.params.sum(), 4.0, atol=1e-2)

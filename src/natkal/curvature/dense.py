@@ -10,16 +10,17 @@ from jax.sharding import Mesh
 
 from natkal.curvature.base import Prior, Response, Update
 from natkal.curvature.innovation import attenuated, correction
-from natkal.curvature.kernels import KERNELS, Kernel, best, size_of
+from natkal.curvature.kernels import KERNELS, Immediate, Kernel, best, size_of
 from natkal.curvature.prior import KeptPrior, keep_prior, renew, respond_with_prior, with_prior_rows
 from natkal.typing import Array, Float
 
 
 class DenseState(NamedTuple):
-    """The covariance P as its kernel keeps it, and the prior if it is kept."""
+    """The covariance P as its kernel keeps it, the prior if it is kept, and the largest variance before any data."""
 
     cov: Any
     prior: KeptPrior | None
+    largest: Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,10 @@ class Dense:
         """P_0."""
         if prior.cov is None:
             raise ValueError("prior_cov: dense curvature needs a prior covariance, got None (a diffuse start)")
-        return DenseState(cov=self.kernel_for(len(prior.cov)).start(prior.cov), prior=keep_prior(prior))
+        variances = prior.cov if prior.cov.ndim == 1 else jnp.diagonal(prior.cov)
+        return DenseState(
+            cov=self.kernel_for(len(prior.cov)).start(prior.cov), prior=keep_prior(prior), largest=jnp.max(variances)
+        )
 
     def update(
         self,
@@ -54,22 +58,25 @@ class Dense:
         kernel = self.kernel_for(rows.shape[1])
         renewal = renew(state.prior, keep, restore, self.prior_directions)
         stacked = with_prior_rows(renewal, rows)
-        settled, images, before = kernel.advance(state.cov, stacked)
+        held = kernel.held(state.cov, keep, state.largest) if isinstance(kernel, Immediate) else None
+        settled, images, before = kernel.advance(state.cov, stacked if held is None else stacked * held[None])
+        images = images if held is None else images * held[None]
         gram = before / keep
         factor, push = respond_with_prior(renewal, gram, respond, offset)
         down = correction(gram, factor) @ images / keep
-        learned = kernel.learn(settled if len(down) <= len(stacked) else kernel.settle(settled, len(down)), down, keep)
+        settled = settled if len(down) <= len(stacked) else kernel.settle(settled, len(down))
+        learned = kernel.learn(settled, down, keep, held)
         return Update(
-            state=DenseState(cov=learned.store, prior=state.prior if renewal is None else renewal.state),
+            state=state._replace(cov=learned.store, prior=state.prior if renewal is None else renewal.state),
             step=attenuated(gram, factor, push) @ images / keep,
             gram=before[-len(rows) :, -len(rows) :],
-            declined=DenseState(cov=learned.declined, prior=state.prior),
+            declined=state._replace(cov=learned.declined),
         )
 
     def recast(self, state: DenseState, to: "Dense", size: int) -> DenseState:
         """The same P as another kernel keeps it."""
         old, new = self.kernel_for(size), to.kernel_for(size)
-        return state if old == new else DenseState(cov=new.start(old.to_dense(state.cov)), prior=state.prior)
+        return state if old == new else state._replace(cov=new.start(old.to_dense(state.cov)))
 
     def transition(
         self, state: DenseState, jacobian: Float[Array, "p p"], noise: Float[Array, "p p"] | None
@@ -77,7 +84,7 @@ class Dense:
         """P <- F P F' + Q   (Def. 5, transition step)."""
         moved = jacobian @ self.to_dense(state) @ jacobian.T
         cov = self.kernel_for(len(jacobian)).start(moved if noise is None else moved + noise)
-        return DenseState(cov=cov, prior=state.prior)
+        return state._replace(cov=cov, largest=jnp.full_like(state.largest, jnp.inf))
 
     def solve(self, state: DenseState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 
 from natkal.banks.bank import BankState
-from natkal.curvature.dense import DenseState
 from natkal.engine.state import LearnerState
 from natkal.frontends.machine import Machine, Memory
 from natkal.stream.scaling import Running
@@ -58,7 +57,7 @@ def _used_state(state: LearnerState, features: int, outputs: int) -> LearnerStat
     kept = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(_used_params(numbered, features, outputs))])
     return state._replace(
         params=_used_params(state.params, features, outputs),
-        curvature=DenseState(cov=state.curvature.cov[..., kept[:, None], kept], prior=None),
+        curvature=state.curvature._replace(cov=state.curvature.cov[..., kept[:, None], kept]),
     )
 
 

@@ -106,4 +106,4 @@ def _capacity(size: int, platform: str) -> int:
     return 64 if size >= 2_048 else 40
 
 
-__all__ = ["KERNELS", "Kernel", "RootKernel", "best", "best_root", "choose", "size_of"]
+__all__ = ["KERNELS", "Immediate", "Kernel", "RootKernel", "best", "best_root", "choose", "size_of"]

@@ -45,8 +45,10 @@ class Kernel(Protocol):
         """`settle` with room for as many rows, then `multiply`; in one pass where the kernel can."""
         ...
 
-    def learn(self, store: Any, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
-        """P <- P / keep - down' down, where `down` fits in the room there is."""
+    def learn(
+        self, store: Any, down: Float[Array, "r p"], keep: Float[Array, ""], held: Float[Array, " p"] | None = None
+    ) -> Learned:
+        """P <- H P H / keep - down' down, where `down` fits in the room there is; H is 1 but for `Immediate`."""
         ...
 
     def to_dense(self, store: Any) -> Float[Array, "p p"]:

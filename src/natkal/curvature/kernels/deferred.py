@@ -81,7 +81,9 @@ class Deferred:
         """Whether what waits is to be folded before `room` rows come."""
         return (store.used + min(room, self.capacity) > self.capacity) | (store.scale > LARGEST_SCALE)
 
-    def learn(self, store: Waiting, down: Float[Array, "r p"], keep: Float[Array, ""]) -> Learned:
+    def learn(
+        self, store: Waiting, down: Float[Array, "r p"], keep: Float[Array, ""], held: Float[Array, " p"] | None = None
+    ) -> Learned:
         """Let `down` wait; what exceeds the capacity is folded on the way.
 
         An observation that is turned down leaves its rows where they are and the count as it was.
