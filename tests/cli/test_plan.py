@@ -20,7 +20,7 @@ def test_json_holds_every_curvature_and_what_it_costs():
     assert (result["memory"], result["recommended"]) == (10**9, "dense")
     costs = {entry["name"]: entry for entry in result["curvatures"]}
     itemsize = costs["diagonal()"]["state_bytes"] // result["parameters"]
-    assert costs["dense"]["state_bytes"] == itemsize * (result["parameters"] ** 2 + 1)  # P, and its largest variance at first
+    assert costs["dense"]["state_bytes"] == itemsize * (result["parameters"] ** 2 + 1)  # P, and a variance
     assert all(entry["fits"] and entry["seconds"] is None for entry in costs.values())
 
 
