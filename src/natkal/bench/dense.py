@@ -15,6 +15,7 @@ import numpy as np
 import natkal as nk
 from natkal.bench import peers
 from natkal.bench.timing import Held, floor, interleaved, one_read
+from natkal.engine.compact import compact
 from natkal.models import ravel
 
 PARTS = ("step", "growth", "peers", "large")
@@ -169,7 +170,13 @@ def against(
 ) -> list[dict[str, Any]]:
     """Time per step of each, in turn: `rivals` take `steps` rows a call, natkal all of these."""
     learner = nk.online(model, prior_cov=peers.PRIOR_VARIANCE)
-    ours = Held(scanned(learner), _own(learner.init(model.params)), inputs, targets)
+    advance, held = compact(scanned(learner), donate_argnums=(0,)), [_own(learner.init(model.params))]
+
+    def ours() -> Any:
+        """As `nk.run` compiles it."""
+        held[0] = advance(held[0], inputs, targets)
+        return held[0]
+
     times = interleaved({"natkal": ours, **rivals}, rounds)
     per_step = {name: seconds / (len(targets) if name == "natkal" else steps) for name, seconds in times.items()}
     return [
