@@ -68,6 +68,14 @@ def equal(left: Path, right: Path) -> bool:
     return same and same_arrays(learned(left), learned(right))
 
 
+def modified(path: Path) -> int | None:
+    """When the file was last written; None while there is none, as between two renames."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
 def kill_over_and_over(folder: Path, kills: int, rows: int) -> dict[str, int | bool]:
     """One run killed so many times, a little after each new checkpoint or while it starts, against one never killed."""
     data, log, whole, cut = folder / "d.csv", folder / "log", folder / "whole", folder / "cut"
@@ -76,12 +84,12 @@ def kill_over_and_over(folder: Path, kills: int, rows: int) -> dict[str, int | b
     rng = random.Random(0)
     died, saved = 0, cut / checkpoint.CURRENT
     for number in range(kills):
-        before = saved.stat().st_mtime_ns if saved.exists() else None
+        before = modified(saved)
         child = command(arguments(data, cut, "--resume"), log)
         if number % 4 == 3:
             time.sleep(rng.uniform(0.0, 0.3))
         else:
-            while not ended(child) and (not saved.exists() or saved.stat().st_mtime_ns == before):
+            while not ended(child) and modified(saved) in (None, before):
                 time.sleep(0.001)
             time.sleep(rng.uniform(0.0, 0.03))
         os.kill(child, signal.SIGKILL)
