@@ -1,6 +1,6 @@
-"""Cost of a step against p, from `natkal bench dense --part growth --part peers --json`, as an SVG.
+"""Cost of a step against p, from `python -m benchmarks dense --part growth --part peers --json`, as an SVG.
 
-natkal bench dense --part growth --part peers --json > cost.json
+python -m benchmarks dense --part growth --part peers --json > cost.json
 python benchmarks/cost_figure.py cost.json docs/figures/cost.svg
 """
 

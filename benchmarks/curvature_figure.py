@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from natkal.bench.curvature import measured_distances
+from benchmarks.curvature import measured_distances
 
 TARGET = Path(__file__).parent.parent / "docs" / "curvature-distance.png"
 WINDOW = 50

@@ -11,7 +11,7 @@ import numpy as np
 
 import natkal as nk
 from natkal.data import digits
-from natkal.engine.run import scan
+from natkal.drivers.run import scan
 
 CONTROLS = {
     "textbook": nk.step_control(cap=None),

@@ -23,11 +23,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.stream.garbage import damaged, with_garbage
-from tests.stream.kills import arguments, check_whole, command, equal, wait
-from tests.stream.support import COLUMNS, csv_lines, csv_text, learned, same_arrays, table
+from tests.app.garbage import damaged, with_garbage
+from tests.app.kills import arguments, check_whole, command, equal, wait
+from tests.app.support import COLUMNS, csv_lines, csv_text, learned, same_arrays, table
 
-from natkal.stream import checkpoint
+from natkal.app.session import checkpoint
 
 
 def check_kills(folder: Path, kills: int, workers: int) -> tuple[bool, str]:

@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks.recurrent.series import mackey_glass
 
 import natkal as nk
-from natkal.bench.recurrent.series import mackey_glass
 from picture import BLUE, INK, ORANGE, panels, save
 
 AHEAD, SHOWN = 60, 60

@@ -26,7 +26,7 @@ def test_import_leaves_jax_alone():
 def test_help_leaves_jax_alone(arguments):
     code = f"""
 import sys
-from natkal.cli import main
+from natkal.app.cli import main
 sys.argv = ["natkal", *{arguments!r}]
 try:
     main()

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, and a test holds the two together
     from natkal import families as families
     from natkal import paper as paper
-    from natkal.banks import auto as auto
-    from natkal.banks import bank as bank
-    from natkal.banks import monitor as monitor
     from natkal.curvature import blocks as blocks
     from natkal.curvature import dense as dense
     from natkal.curvature import diagonal as diagonal
@@ -23,29 +20,32 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.curvature import mixed as mixed
     from natkal.curvature import quasi_diagonal as quasi_diagonal
     from natkal.curvature import square_root as square_root
+    from natkal.drivers import compilation_cache as compilation_cache
+    from natkal.drivers import fleet as fleet
+    from natkal.drivers import live as live
+    from natkal.drivers import run as run
     from natkal.engine import Learner as Learner
     from natkal.engine import Prediction as Prediction
     from natkal.engine import StepInfo as StepInfo
-    from natkal.engine import averaged as averaged
-    from natkal.engine import compilation_cache as compilation_cache
     from natkal.engine import distance as distance
-    from natkal.engine import ensemble as ensemble
     from natkal.engine import exact as exact
     from natkal.engine import fading as fading
-    from natkal.engine import fleet as fleet
     from natkal.engine import learning_rate as learning_rate
-    from natkal.engine import live as live
     from natkal.engine import online as online
     from natkal.engine import outer_product as outer_product
     from natkal.engine import plan as plan
     from natkal.engine import refine as refine
     from natkal.engine import robust as robust
-    from natkal.engine import run as run
     from natkal.engine import sampled as sampled
     from natkal.engine import state_filter as state_filter
     from natkal.engine import step_control as step_control
     from natkal.engine import switch as switch
     from natkal.engine import unscented as unscented
+    from natkal.learners import auto as auto
+    from natkal.learners import averaged as averaged
+    from natkal.learners import bank as bank
+    from natkal.learners import ensemble as ensemble
+    from natkal.learners import monitor as monitor
     from natkal.models import cells as cells
     from natkal.models import immediate as immediate
     from natkal.models import kronecker_rtrl as kronecker_rtrl
@@ -65,9 +65,9 @@ __version__ = "0.1.0"
 _HOME = {
     "families": "natkal",
     "paper": "natkal",
-    "auto": "natkal.banks",
-    "bank": "natkal.banks",
-    "monitor": "natkal.banks",
+    "auto": "natkal.learners",
+    "bank": "natkal.learners",
+    "monitor": "natkal.learners",
     "blocks": "natkal.curvature",
     "dense": "natkal.curvature",
     "diagonal": "natkal.curvature",
@@ -82,21 +82,21 @@ _HOME = {
     "Learner": "natkal.engine",
     "Prediction": "natkal.engine",
     "StepInfo": "natkal.engine",
-    "averaged": "natkal.engine",
-    "compilation_cache": "natkal.engine",
+    "averaged": "natkal.learners",
+    "compilation_cache": "natkal.drivers",
     "distance": "natkal.engine",
-    "ensemble": "natkal.engine",
+    "ensemble": "natkal.learners",
     "exact": "natkal.engine",
     "fading": "natkal.engine",
-    "fleet": "natkal.engine",
+    "fleet": "natkal.drivers",
     "learning_rate": "natkal.engine",
-    "live": "natkal.engine",
+    "live": "natkal.drivers",
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
     "plan": "natkal.engine",
     "refine": "natkal.engine",
     "robust": "natkal.engine",
-    "run": "natkal.engine",
+    "run": "natkal.drivers",
     "sampled": "natkal.engine",
     "state_filter": "natkal.engine",
     "step_control": "natkal.engine",

@@ -1,5 +1,5 @@
 """`python -m natkal` is the command `natkal`."""
 
-from natkal.cli import main
+from natkal.app.cli import main
 
 main()

@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 
 import natkal as nk
-from natkal.engine.run import scan
+from natkal.drivers.run import scan
 from natkal.models import ravel
 
 STARVED = 20_000

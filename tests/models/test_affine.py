@@ -7,7 +7,7 @@ import pytest
 
 import natkal as nk
 from natkal.models.affine import linearize_factored
-from natkal.models.rows import Outer
+from natkal.rows import Outer
 
 SHARED = {"bias": jnp.full(3, 0.1), "weight": jnp.eye(3) + 0.2}
 TORCH = {"b": jnp.full(4, 0.1), "head": jnp.ones((2, 4)), "w": 0.1 * jnp.arange(12.0).reshape(4, 3)}

@@ -11,7 +11,7 @@ from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
 from natkal.curvature.projected import Look, Projected, combine, inner_products, needs_prior, precision, squares
 from natkal.curvature.units import Layers, Layout, Piece, find_layers, merge, starts
-from natkal.models.rows import Outer, Rows
+from natkal.rows import Outer, Rows
 from natkal.typing import Array, Float
 
 By = Literal["layer", "neuron"] | Callable[[str], Hashable]

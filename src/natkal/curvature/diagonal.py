@@ -18,7 +18,7 @@ from natkal.curvature.projected import (
     weighted_gram,
 )
 from natkal.curvature.units import Layers, find_layers
-from natkal.models.rows import Rows
+from natkal.rows import Rows
 from natkal.typing import Array, Float
 
 

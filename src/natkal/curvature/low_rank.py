@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
 from natkal.curvature.projected import Look, Projected, diagonal_of, inverse, needs_prior, precision
-from natkal.models.rows import Rows, dense_rows
+from natkal.rows import Rows, dense_rows
 from natkal.typing import Array, Float
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from natkal.curvature.base import Prior, Response, Update
 from natkal.curvature.innovation import attenuated, correction
-from natkal.models.rows import Outer, Rows
+from natkal.rows import Outer, Rows
 from natkal.typing import Array, Float
 
 S = TypeVar("S")

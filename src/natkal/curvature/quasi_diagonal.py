@@ -18,7 +18,7 @@ from natkal.curvature.projected import (
     squares,
 )
 from natkal.curvature.units import Layer, Layers, find_layers
-from natkal.models.rows import Outer, Rows
+from natkal.rows import Outer, Rows
 from natkal.typing import Array, Float
 
 

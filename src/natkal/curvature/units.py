@@ -9,7 +9,7 @@ from itertools import accumulate
 import jax
 import jax.numpy as jnp
 
-from natkal.models.rows import FactoredRows, Outer, Rows
+from natkal.rows import FactoredRows, Outer, Rows
 from natkal.typing import Array, Float
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from natkal.curvature import Response, chosen
 from natkal.engine import counter
 from natkal.engine.checks import in_precision_of
-from natkal.engine.control import Seen, capped
 from natkal.engine.learner import Learner
 from natkal.engine.rates import Rate
 from natkal.engine.state import LearnerState, StepInfo, make_prediction
+from natkal.engine.step_control import Seen, capped
 from natkal.models import dense_rows, ravel
 from natkal.typing import Array, Bool, Float
 

@@ -14,7 +14,6 @@ from natkal.curvature import Curvature, Response, Update, chosen, dense
 from natkal.engine import counter
 from natkal.engine.blur import blurred
 from natkal.engine.checks import check_observation, check_params, explain_shapes, in_precision_of
-from natkal.engine.control import Seen, StepControl, step_control
 from natkal.engine.directions import along_scores
 from natkal.engine.fisher import Fisher, exact
 from natkal.engine.plan import check_fits
@@ -22,6 +21,7 @@ from natkal.engine.prior import check_prior, make_prior
 from natkal.engine.rates import Rate, Rates, fading
 from natkal.engine.robust import Robust, surprise
 from natkal.engine.state import LearnerState, Prediction, StepInfo, make_prediction
+from natkal.engine.step_control import Seen, StepControl, step_control
 from natkal.families.checks import is_concrete
 from natkal.models import Linearization, Model, Rows, dense_rows, ravel
 from natkal.typing import Array, Bool, Float, Params

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from natkal.curvature import Curvature, Prior, Response, square_root
 from natkal.engine.checks import in_precision_of
-from natkal.engine.control import Seen, StepControl, step_control
 from natkal.engine.state import Prediction, make_prediction
+from natkal.engine.step_control import Seen, StepControl, step_control
 from natkal.families.base import Family
 from natkal.typing import Array, Bool, Float
 

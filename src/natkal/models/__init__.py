@@ -15,8 +15,8 @@ from natkal.models.recurrent import (
     truncated,
     uoro,
 )
-from natkal.models.rows import FactoredRows, Outer, Rows, dense_rows
 from natkal.models.static import StaticModel, static_model
+from natkal.rows import FactoredRows, Outer, Rows, dense_rows
 
 __all__ = [
     "FactoredRows",

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from natkal.models.rows import FactoredRows, Outer
+from natkal.rows import FactoredRows, Outer
 from natkal.typing import Array, Float, Params
 
 

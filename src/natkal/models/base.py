@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from natkal.families.base import Family
-from natkal.models.rows import FactoredRows
+from natkal.rows import FactoredRows
 from natkal.typing import Array, Float, Params
 
 

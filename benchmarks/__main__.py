@@ -1,0 +1,51 @@
+"""`python -m benchmarks NAME [PART ...] [--json]`, from a checkout: figures of the documents, measured here and now."""
+
+import argparse
+import json
+import sys
+import time
+from importlib import import_module
+from typing import Any
+
+from benchmarks import BENCHMARKS
+
+
+def main() -> None:
+    """Run a benchmark. Rivals get their best setting in hindsight; rows where natkal loses are kept."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=main.__doc__)
+    parser.add_argument("name", choices=sorted(BENCHMARKS))
+    parser.add_argument("part", nargs="*", help="only these parts of it (default: all)")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON line for each part, no table")
+    given = parser.parse_args()
+    try:
+        module = import_module(BENCHMARKS[given.name])
+    except ModuleNotFoundError as error:
+        parser.error(f"{given.name} needs {error.name!r}: pip install 'natkal[bench]'")
+    for part in given.part:
+        if part not in module.PARTS:
+            parser.error(f"{given.name} has no part {part!r}; it has: {', '.join(module.PARTS)}")
+    results = {}
+    for part in given.part or module.PARTS:
+        started = time.perf_counter()
+        results[part] = module.run_part(part, lambda note: print(note, file=sys.stderr, flush=True))
+        if given.as_json:
+            line = {"name": given.name, "part": part, "took_s": time.perf_counter() - started, **results[part]}
+            print(json.dumps(line), flush=True)
+    if not given.as_json:
+        for title, rows, columns in module.tables(results):
+            print_table(title, rows, columns)
+
+
+def print_table(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    """Plain columns, so that a machine with only jax and numpy can print them."""
+    cells = [[name.replace("_", " ") for name in columns]]
+    cells += [
+        [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in columns] for row in rows
+    ]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    print(f"\n{title}")
+    for line in cells:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+main()

@@ -1,0 +1,179 @@
+"""Five optimisers on the same network and law, each over a grid, the best setting of each stream taken in hindsight.
+
+Every setting of a rival runs side by side in one scan, on the inputs as they are and on inputs standardised over the
+whole stream. A regression's targets are standardised over the whole stream too. Where the law has a dispersion it is
+learned with the weights by the same optimiser, or set to the best constant in hindsight; the better of the two counts.
+"""
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from benchmarks.learning import networks
+from benchmarks.learning.networks import Raw
+from benchmarks.learning.scores import Forecast, log_loss
+from benchmarks.learning.streams import Stream
+from natkal.typing import Array
+
+RATES = tuple(float(f"{10.0**power:.3g}") for power in np.arange(-4, 0.1, 0.5))
+IVON_DECAY = 1e-4
+
+
+class Memory(NamedTuple):
+    """Two running averages of the size of theta, the number of the step, and a key."""
+
+    first: Array
+    second: Array
+    steps: Array
+    key: Array
+
+
+Slope = Callable[[Array], Array]
+Rule = Callable[[dict[str, Any], Array, Memory, Slope], tuple[Array, Memory]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rival:
+    """An update rule and the grid of its settings."""
+
+    rule: Rule
+    grid: dict[str, tuple[float, ...]]
+
+    def settings(self) -> list[dict[str, float]]:
+        """Every combination."""
+        return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
+
+
+def sgd(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
+    """theta <- theta - rate v,  v <- momentum v + g."""
+    velocity = setting["momentum"] * memory.first + slope(theta)
+    return theta - setting["rate"] * velocity, memory._replace(first=velocity)
+
+
+def rmsprop(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
+    """theta <- theta - rate g / sqrt(v + 1e-8),  v <- decay v + (1 - decay) g^2."""
+    gradient = slope(theta)
+    second = setting["decay"] * memory.second + (1 - setting["decay"]) * gradient**2
+    return theta - setting["rate"] * gradient / jnp.sqrt(second + 1e-8), memory._replace(second=second)
+
+
+def adamw(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
+    """Adam with decoupled weight decay (Loshchilov and Hutter, Algorithm 2); Adam itself where the decay is 0."""
+    gradient = slope(theta)
+    first = setting["beta1"] * memory.first + (1 - setting["beta1"]) * gradient
+    second = setting["beta2"] * memory.second + (1 - setting["beta2"]) * gradient**2
+    unbiased_first = first / (1 - setting["beta1"] ** memory.steps)
+    unbiased_second = second / (1 - setting["beta2"] ** memory.steps)
+    step = unbiased_first / (jnp.sqrt(unbiased_second) + 1e-8) + setting["weight_decay"] * theta
+    return theta - setting["rate"] * step, memory._replace(first=first, second=second)
+
+
+def ivon(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
+    """Variational online Newton (Shen et al. 2024, Algorithm 1), predicting with its mean.
+
+    sample = m + sigma e,  sigma^2 = 1 / (rows (h + decay));  h^ = g (sample - m) / sigma^2
+    g <- beta1 g + (1 - beta1) g^;  h <- beta2 h + (1 - beta2) h^ + (1 - beta2)^2 (h - h^)^2 / (2 (h + decay))
+    m <- m - rate (h0 + decay) (g / (1 - beta1^t) + decay m) / (h + decay)
+    """
+    beta1, beta2 = setting["beta1"], setting["beta2"]
+    hessian = jnp.where(memory.steps == 1, setting["h0"], memory.second)
+    precision = setting["rows"] * (hessian + IVON_DECAY)
+    key, draw = jax.random.split(memory.key)
+    noise = jax.random.normal(draw, theta.shape) / jnp.sqrt(precision)
+    gradient = slope(theta + noise)
+    seen = gradient * noise * precision
+    first = beta1 * memory.first + (1 - beta1) * gradient
+    correction = 0.5 * (1 - beta2) ** 2 * (hessian - seen) ** 2 / (hessian + IVON_DECAY)
+    second = beta2 * hessian + (1 - beta2) * seen + correction
+    rate = setting["rate"] * (setting["h0"] + IVON_DECAY)
+    unbiased = first / (1 - beta1**memory.steps)
+    moved = theta - rate * (unbiased + IVON_DECAY * theta) / (second + IVON_DECAY)
+    return moved, memory._replace(first=first, second=second, key=key)
+
+
+RIVALS = {
+    "SGD": Rival(sgd, {"rate": RATES, "momentum": (0.0, 0.9)}),
+    "RMSprop": Rival(rmsprop, {"rate": RATES, "decay": (0.9, 0.99, 0.999)}),
+    "Adam": Rival(adamw, {"rate": RATES, "beta1": (0.0, 0.9), "beta2": (0.99, 0.999), "weight_decay": (0.0,)}),
+    "AdamW": Rival(adamw, {"rate": RATES, "beta1": (0.9,), "beta2": (0.999,), "weight_decay": (1e-3, 1e-2, 1e-1)}),
+    "IVON": Rival(ivon, {"rate": RATES, "beta1": (0.9,), "beta2": (0.999, 0.99999), "h0": (0.1, 1.0)}),
+}
+
+
+class Best(NamedTuple):
+    """A rival's best setting on a stream."""
+
+    forecast: Forecast
+    setting: str
+    us_per_row: float
+
+
+def best(rival: Rival, stream: Stream, seed: int = 0) -> Best:
+    """Run the whole grid, keep the setting with the lowest log loss, and time it alone."""
+    inputs = jnp.asarray(np.stack([stream.inputs, networks.standardised(stream.inputs)]), jnp.float32)
+    scale = (float(stream.targets.mean()), float(stream.targets.std())) if stream.kind == "regression" else (0.0, 1.0)
+    targets = jnp.asarray((stream.targets - scale[0]) / scale[1] if scale != (0.0, 1.0) else stream.targets)
+    settings = list(_settings(rival, stream))
+    columns = {name: jnp.asarray([s[name] for s in settings], jnp.float32) for name in settings[0]}
+
+    def every(inputs: Array, targets: Array, columns: dict[str, Any]) -> Raw:
+        return jax.vmap(lambda setting: _run(rival.rule, stream, inputs, targets, setting, seed))(columns)
+
+    said = jax.tree.map(np.asarray, jax.jit(every)(inputs, targets, columns))
+    found = [
+        networks.forecast(stream, jax.tree.map(lambda leaf, n=n: leaf[n], said), setting["learned"] > 0, scale)
+        for n, setting in enumerate(settings)
+    ]
+    winner = int(np.argmin([log_loss(one) for one in found]))
+    return Best(found[winner], _label(settings[winner]), _timed(every, inputs, targets, columns, winner))
+
+
+def _settings(rival: Rival, stream: Stream) -> Iterator[dict[str, float]]:
+    ways = (1.0,) if stream.kind == "classification" else (1.0, 0.0)
+    for setting, standard, learned in itertools.product(rival.settings(), (0.0, 1.0), ways):
+        yield {**setting, "standard": standard, "learned": learned, "rows": float(len(stream.targets))}
+
+
+def _run(rule: Rule, stream: Stream, inputs: Array, targets: Array, setting: dict[str, Any], seed: int) -> Raw:
+    """One setting over the stream: predict, then learn."""
+    theta, unravel = ravel_pytree(networks.start(stream, seed))
+    zeros = jnp.zeros_like(theta)
+    memory = Memory(first=zeros, second=zeros, steps=jnp.zeros(()), key=jax.random.key(seed))
+
+    def step(carry: tuple[Array, Memory], row: tuple[Array, Array]) -> tuple[tuple[Array, Memory], Raw]:
+        theta, memory = carry
+        both, target = row
+        u = jnp.where(setting["standard"] > 0, both[1], both[0])
+
+        def law(theta: Array) -> Raw:
+            return networks.predict(stream, unravel(theta), u, target, setting["learned"])
+
+        counted = memory._replace(steps=memory.steps + 1)
+        return rule(setting, theta, counted, jax.grad(lambda theta: -law(theta).log_prob)), law(theta)
+
+    return jax.lax.scan(step, (theta, memory), (jnp.swapaxes(inputs, 0, 1), targets))[1]
+
+
+def _label(setting: dict[str, float]) -> str:
+    shown = [f"{name} {value:g}" for name, value in setting.items() if name not in ("standard", "learned", "rows")]
+    return ", ".join([*shown, "standardised" if setting["standard"] else "raw"])
+
+
+def _timed(every: Any, inputs: Array, targets: Array, columns: dict[str, Any], winner: int) -> float:
+    """Microseconds for each row of one setting alone, the quicker of two runs over the first 500 rows."""
+    alone = {name: column[winner : winner + 1] for name, column in columns.items()}
+    run = jax.jit(every)
+    rows = min(len(targets), 500)
+    taken = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        jax.block_until_ready(run(inputs[:, :rows], targets[:rows], alone))
+        taken.append(time.perf_counter() - begin)
+    return 1e6 * min(taken[1:]) / rows

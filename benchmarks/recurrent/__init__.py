@@ -1,0 +1,57 @@
+"""`python -m benchmarks recurrent`: forecasts, classic tasks, what the state correction does, what a step costs."""
+
+from collections.abc import Callable
+from typing import Any
+
+PARTS = ("forecast", "classic", "correction", "cost")
+
+
+def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
+    """One part's numbers."""
+    match part:
+        case "forecast":
+            from benchmarks.recurrent.contest import contest
+
+            return contest(report)
+        case "classic":
+            from benchmarks.recurrent.classic import counting, influence_balancing
+
+            report("influence balancing")
+            balancing = influence_balancing()
+            report("a^n b^n")
+            return {"influence_balancing": balancing, "counting": counting()}
+        case "correction":
+            from benchmarks.recurrent.correction import correction
+
+            return correction(report)
+        case _:
+            from benchmarks.recurrent.cost import cost
+
+            report("cost of a step")
+            return cost()
+
+
+def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tuple[str, ...]]]:
+    """What a person reads of the results."""
+    found = []
+    if "forecast" in results:
+        title = "One step ahead, one pass: natkal at one setting, rivals at their best for each series and score"
+        columns = ("series", "points", "method", "mse", "nll", "setting")
+        found.append((title, results["forecast"]["rows"], columns))
+    if "classic" in results:
+        balancing, counting = results["classic"]["influence_balancing"], results["classic"]["counting"]
+        title = "Influence balancing: loss in the first and last twentieth of the steps"
+        found.append((title, balancing["rows"], ("method", "first", "last", "converged")))
+        title = f"a^n b^n: nats per symbol (the source itself: {counting['best_possible']:.3f})"
+        found.append((title, counting["rows"], ("method", "all", "last_tenth")))
+    if "correction" in results:
+        study = results["correction"]
+        title = f"State correction: {study['settings']} settings x {study['seeds']} seeds on each series"
+        columns = ("series", "step", "state_correction", "diverged", "mse", "nll", "median_mse")
+        found.append((title, study["rows"], columns))
+    if "cost" in results:
+        title = (
+            f"Cost of a step against one product P x; it grows as n^{results['cost']['growth_exponent_in_units']:.1f}"
+        )
+        found.append((title, results["cost"]["rows"], ("units", "parameters", "step_ms", "read_ms", "ratio")))
+    return found

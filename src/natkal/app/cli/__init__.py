@@ -1,0 +1,54 @@
+"""What a person sees: the command `natkal`. JAX is imported inside the commands, so that `--help` is immediate."""
+
+import atexit
+import gc
+from typing import Annotated
+
+import typer
+
+import natkal
+from natkal.app.cli.learn import learn
+from natkal.app.cli.plan import plan
+from natkal.app.cli.predict import predict
+from natkal.app.cli.report import report
+from natkal.app.cli.verify import verify
+
+app = typer.Typer(
+    name="natkal",
+    help="Learning from a stream, one observation at a time: online natural gradient as a Kalman filter.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+app.command()(learn)
+app.command()(plan)
+app.command()(predict)
+app.command()(report)
+app.command()(verify)
+
+
+def _show_version(wanted: bool) -> bool:
+    if wanted:
+        typer.echo(f"natkal {natkal.__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line."""
+    gc.set_threshold(100_000, 20, 20)  # importing JAX makes half a million objects that stay: do not look through them
+    atexit.register(gc.freeze)  # nor when all of them go
+    app()
+
+
+__all__ = ["app", "main"]

@@ -1,0 +1,323 @@
+"""`natkal learn`: a stream from files or a pipe, learned row by row."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from natkal.app.cli.terminal import err, out, print_json, stream_progress
+
+if TYPE_CHECKING:
+    from natkal.app.reading.source import Source
+    from natkal.app.session.session import Session
+    from natkal.tabular.settings import Settings
+    from natkal.tabular.table import Rows
+
+
+class Task(StrEnum):
+    """What a target is."""
+
+    regression = "regression"
+    binary = "binary"
+    multiclass = "multiclass"
+    counts = "count"
+    positive = "positive"
+
+
+class LearnerKind(StrEnum):
+    """What learns."""
+
+    auto = "auto"
+    single = "single"
+
+
+class Missing(StrEnum):
+    """What to do with a row in which a feature is missing."""
+
+    impute = "impute"
+    reject = "reject"
+
+
+def learn(
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="CSV, JSONL, Parquet or Arrow files (.gz, .zst), a directory, - (standard input), @flights."
+        ),
+    ] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Column to predict; may be given several times.")] = None,
+    task: Annotated[Task | None, typer.Option(help="What the target is (default: inferred).")] = None,
+    features: Annotated[
+        str, typer.Option(help="Columns to use: a,b:category,... or -c to leave some out (default: all).")
+    ] = "",
+    classes: Annotated[str, typer.Option(help="All classes of the target (default: those of the first rows).")] = "",
+    missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or a reject.")] = Missing.impute,
+    model: Annotated[
+        str, typer.Option(help="auto, linear, mlp:64,64, rnn:32, gru:32, lstm:32 or package.module:function.")
+    ] = "auto",
+    key: Annotated[str | None, typer.Option(help="Column of keys: one model for each.")] = None,
+    sequence: Annotated[
+        str | None, typer.Option(help="Column of sequences: where it changes, a model's memory starts again.")
+    ] = None,
+    row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids: labels may come later.")] = None,
+    label_delay: Annotated[int, typer.Option(min=0, help="A row's label arrives this many rows after it.")] = 0,
+    learner: Annotated[
+        LearnerKind | None,
+        typer.Option(help="auto: a bank of filters with nothing to tune. single: one filter, several times faster."),
+    ] = None,
+    prior_scale: Annotated[
+        float | None, typer.Option(help="single: prior variance of a weight, times 1/fan-in (default 1).")
+    ] = None,
+    fading: Annotated[
+        float | None, typer.Option(help="single: share of the past forgotten at each row, in [0, 1) (default 3e-4).")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights.")] = 0,
+    sample: Annotated[int, typer.Option(min=1, help="Rows from which types are inferred (- waits for them).")] = 1000,
+    run: Annotated[Path, typer.Option(help="Folder for checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
+    predictions: Annotated[Path | None, typer.Option(help="Write every prediction here (.csv or .jsonl).")] = None,
+    metrics: Annotated[Path | None, typer.Option(help="Write the running metrics here (default: in the run).")] = None,
+    metrics_every: Annotated[int | None, typer.Option(min=1, help="Rows per line of metrics.")] = None,
+    checkpoint_every: Annotated[str, typer.Option(help="Rows (10000) or seconds (30s) between checkpoints.")] = "30s",
+    max_rejects: Annotated[int | None, typer.Option(min=0, help="Stop once more rows than this are rejected.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into the run.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Learn from a stream: every row is predicted, then learned from. Leaves checkpoints, metrics and a report."""
+    if not resume and not (data and target):
+        raise typer.BadParameter("give DATA and --target, or --resume", param_hint="DATA")
+    tuned = prior_scale is not None or fading is not None
+    if tuned and learner == LearnerKind.auto:
+        raise typer.BadParameter("--prior-scale and --fading are for one filter: use single", param_hint="--learner")
+    if prior_scale is not None and not prior_scale > 0:
+        raise typer.BadParameter(f"must be positive, got {prior_scale:g}", param_hint="--prior-scale")
+    if fading is not None and not 0 <= fading < 1:
+        raise typer.BadParameter(f"must be in [0, 1), got {fading:g}", param_hint="--fading")
+    rows, seconds = _interval(checkpoint_every)
+
+    from natkal.app.session.runtime import command
+    from natkal.tabular.errors import StreamError
+    from natkal.tabular.settings import Settings
+
+    with explained(StreamError):
+        settings = Settings(
+            targets=tuple(target or ()),
+            task=None if task is None else task.value,
+            features=_names(features),
+            classes=_names(classes),
+            missing=missing.value,
+            key=key,
+            sequence=sequence,
+            id=row_id,
+            label_delay=label_delay,
+            learner=(learner or (LearnerKind.single if tuned else LearnerKind.auto)).value,
+            model=model,
+            prior_scale=1.0 if prior_scale is None else prior_scale,
+            fading=3e-4 if fading is None else fading,
+            seed=seed,
+            sample=sample,
+            metrics_every=metrics_every,
+            max_rejects=max_rejects,
+            predictions=None if predictions is None else str(predictions.absolute()),
+            metrics=None if metrics is None else str(metrics.absolute()),
+        )
+        begin = _prepare(run, settings, data, resume, overwrite)
+        with command():
+            session, source, first = begin()
+            if not as_json and not resume:
+                _describe(session)
+            started, rows_before = time.perf_counter(), session.counts.read
+            with stop_on_signals() as stopped, stream_progress(source, rows_before, quiet=as_json) as progress:
+                done = session.run(
+                    source,
+                    first,
+                    checkpoint_rows=rows,
+                    checkpoint_seconds=seconds,
+                    stop=lambda: stopped() is not None,
+                    report=progress,
+                )
+            taken = time.perf_counter() - started
+            result = _result(session, source.files, taken, session.counts.read - rows_before, done)
+            if report and done:
+                from natkal.app.report import write_report
+
+                result["report"] = str(write_report(session, seconds=taken if not rows_before else None))
+            if as_json:
+                print_json(result)
+            else:
+                _print(result)
+            if not done:
+                number = stopped() or signal.SIGTERM
+                err.print(f"stopped after {session.counts.read:,} rows; natkal learn --resume --run {run} goes on")
+                raise typer.Exit(128 + number)
+
+
+def _prepare(
+    run: Path, settings: "Settings", data: list[str] | None, resume: bool, overwrite: bool
+) -> "Callable[[], tuple[Session, Source, list[Rows]]]":
+    """What makes the session, its source and the rows already read.
+
+    All that can be wrong with the data is found out first, and reading begins, before JAX is imported.
+    """
+    from natkal.app.reading.first_rows import look
+    from natkal.app.reading.source import Source, find_files
+    from natkal.app.session import checkpoint
+    from natkal.tabular.errors import StreamError
+
+    if resume and checkpoint.exists(run):
+        return lambda: _resumed(run, settings, data)
+    if not data or not settings.targets:
+        raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA and --target to start")
+    if checkpoint.exists(run) and not overwrite:
+        raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
+    source = Source(find_files(data))
+    looked = look(settings, source)
+
+    def begin() -> "tuple[Session, Source, list[Rows]]":
+        from natkal.app.session.session import Session
+
+        run.mkdir(parents=True, exist_ok=True)
+        checkpoint.remove(run)
+        session, first = Session.begin(run, settings, source, looked)
+        return session, source, first
+
+    return begin
+
+
+def _resumed(run: Path, settings: "Settings", data: list[str] | None) -> "tuple[Session, Source, list[Rows]]":
+    """The session of the last checkpoint, which goes on where it stood."""
+    from natkal.app.reading.source import Source, find_files
+    from natkal.app.session.session import Session
+    from natkal.tabular.errors import StreamError
+
+    session, warning = Session.resume(run, model=settings.model)
+    if warning:
+        err.print(f"[yellow]{warning}[/]")
+    if settings.targets and settings != session.settings:
+        changed = [name for name, value in vars(session.settings).items() if getattr(settings, name) != value]
+        raise StreamError(
+            f"--resume: the run was started with another --{changed[0].replace('_', '-')} "
+            f"({getattr(session.settings, changed[0])!r}); leave the options out to go on as before"
+        )
+    files = find_files(data) if data else session.files
+    if len(files) <= session.position.file and session.position.file:
+        raise StreamError(f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given")
+    session.files = files
+    return session, Source(files, session.position), []
+
+
+@contextmanager
+def explained(error_type: type[Exception]) -> Iterator[None]:
+    """A failure the user can do something about: its message, and exit code 1."""
+    try:
+        yield
+    except error_type as error:
+        err.print(f"[red]error:[/] {error}", soft_wrap=True, markup=True)
+        raise typer.Exit(1) from error
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Callable[[], int | None]]:
+    """Turn SIGINT and SIGTERM into a question to ask between blocks; a second SIGINT ends at once."""
+    caught: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if caught and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        caught.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: caught[0] if caught else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interval(text: str) -> tuple[int | None, float | None]:
+    try:
+        if text.endswith("s"):
+            seconds = float(text[:-1])
+            if seconds > 0:
+                return None, seconds
+        elif int(text) > 0:
+            return int(text), None
+    except ValueError:
+        pass
+    raise typer.BadParameter(f"write rows (10000) or seconds (30s), got {text!r}", param_hint="--checkpoint-every")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _describe(session: "Session") -> None:
+    schema = session.schema
+    for target in schema.targets:
+        classes = (
+            f": {', '.join(target.classes[:8])}{', ...' if len(target.classes) > 8 else ''}" if target.classes else ""
+        )
+        err.print(f"target   {target.name}: {target.task} ({target.why}){classes}", soft_wrap=True, markup=False)
+    used = ", ".join(f"{feature.name} ({feature.kind})" for feature in schema.features)
+    err.print(f"features {used}", soft_wrap=True, markup=False)
+    if schema.ignored:
+        unused = ", ".join(f"{name} ({reason})" for name, reason in schema.ignored.items())
+        err.print(f"ignored  {unused}", soft_wrap=True, markup=False)
+    err.print(
+        f"model    {session.settings.model}: {session.learner.model.size:,} parameters, {session.encoder.width} inputs",
+        markup=False,
+    )
+    filters = len(session.loop.members) - 1
+    chosen = f"prior scale {session.settings.prior_scale:g}, fading {session.settings.fading:g}"
+    err.print(f"learner  {f'{filters} filters, weighed by the data' if filters > 0 else f'one filter, {chosen}'}")
+
+
+def _result(session: "Session", files: list[str], seconds: float, rows: int, done: bool) -> dict[str, Any]:
+    counts = session.counts
+    return {
+        "command": "learn",
+        "data": files,
+        "run": str(session.folder),
+        "finished": done,
+        "rows": {
+            "read": counts.read,
+            "learned": counts.learned,
+            "rejected": counts.rejected,
+            "skipped": counts.skipped,
+        },
+        "reasons": session.reasons,
+        "targets": [part.summary() for part in session.metrics.parts],
+        "model": session.settings.model,
+        "parameters": session.learner.model.size,
+        "keys": len(session.fleet.keys),
+        "seconds": round(seconds, 3),
+        "rows_per_second": round(rows / seconds, 1),
+    }
+
+
+def _print(result: dict[str, Any]) -> None:
+    rows = result["rows"]
+    out.print(
+        f"read {rows['read']:,} = learned {rows['learned']:,} + rejected {rows['rejected']:,} "
+        f"+ skipped {rows['skipped']:,}   {result['seconds']:.1f} s, {result['rows_per_second']:,.0f} rows/s",
+        soft_wrap=True,
+    )
+    for part in result["targets"]:
+        table = Table(title=f"{part['target']}, {part['rows']:,} rows, each predicted first", title_justify="left")
+        table.add_column("")
+        table.add_column("natkal", justify="right")
+        table.add_column("baseline", justify="right")
+        for name, value in part.items():
+            if isinstance(value, float) and not name.startswith("baseline_"):
+                base = part.get(f"baseline_{name}")
+                table.add_row(name.replace("_", " "), f"{value:.4g}", "" if base is None else f"{base:.4g}")
+        out.print(table)
+    if "report" in result:
+        out.print(f"report: {result['report']}", soft_wrap=True)

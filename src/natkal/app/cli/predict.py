@@ -1,0 +1,47 @@
+"""`natkal predict`: predictions from a checkpoint, learning nothing."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from natkal.app.cli.learn import explained
+from natkal.app.cli.terminal import err, print_json
+
+
+def predict(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint file, or the folder of a run.")],
+    data: Annotated[list[str], typer.Argument(help="Files, a directory or - (standard input); no labels needed.")],
+    to: Annotated[Path | None, typer.Option("--out", help="Write here, .csv or .jsonl (default: print CSV).")] = None,
+    rejects: Annotated[Path | None, typer.Option(help="Write rows that cannot be used here, with reasons.")] = None,
+    model: Annotated[str | None, typer.Option(help="package.module:function, if the run used one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (needs --out).")] = False,
+) -> None:
+    """Predict rows with what a run has learned. Rows that cannot be used are counted and left out."""
+    if as_json and to is None:
+        raise typer.BadParameter("the predictions need a file: give --out", param_hint="--json")
+
+    from natkal.app.session.runtime import command
+    from natkal.tabular.errors import StreamError
+
+    with command(), explained(StreamError):
+        from natkal.app.reading.source import Source, find_files
+        from natkal.app.session.predict_rows import forecast, load
+
+        session = load(checkpoint, model)
+        counts, lines = forecast(session, Source(find_files(data)), to, rejects)
+        for text in lines:
+            typer.echo(text, nl=False)
+        if as_json:
+            rows = {
+                "read": counts.read,
+                "predicted": counts.learned,
+                "rejected": counts.rejected,
+                "skipped": counts.skipped,
+            }
+            print_json({"command": "predict", "checkpoint": str(checkpoint), "out": str(to), "rows": rows})
+        else:
+            err.print(
+                f"read {counts.read:,} = predicted {counts.learned:,} + rejected {counts.rejected:,} "
+                f"+ skipped {counts.skipped:,}"
+            )

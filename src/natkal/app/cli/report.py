@@ -1,0 +1,34 @@
+"""`natkal report`: the picture of a run, from its last checkpoint."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from natkal.app.cli.learn import explained
+from natkal.app.cli.terminal import err, out, print_json
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `natkal learn` left.")],
+    to: Annotated[Path | None, typer.Option("--out", help="Where to (default: report.html in the run).")] = None,
+    model: Annotated[str | None, typer.Option(help="package.module:function, if the run used one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Write the report of a run: one HTML file that needs nothing else."""
+    from natkal.app.session.runtime import command
+    from natkal.tabular.errors import StreamError
+
+    with command(), explained(StreamError):
+        from natkal.app.report import write_report
+        from natkal.app.session.session import Session
+
+        session, warning = Session.resume(run, model=model, open_outputs=False)
+        if warning:
+            err.print(warning, markup=False, soft_wrap=True)
+        session.metrics.close()  # the last window counts as far as it goes
+        where = write_report(session, to)
+        if as_json:
+            print_json({"command": "report", "run": str(run), "report": str(where), "rows": session.counts.read})
+        else:
+            out.print(f"report: {where}", soft_wrap=True, markup=False)

@@ -1,0 +1,57 @@
+"""A first look at the data: enough rows to say what the columns are. Nothing here needs JAX, which starts slowly."""
+
+from typing import Any
+
+from natkal.app.reading.source import Source
+from natkal.tabular.errors import StreamError
+from natkal.tabular.schema import Schema, infer
+from natkal.tabular.settings import Settings
+from natkal.tabular.table import Rows
+
+
+def look(settings: Settings, source: Source) -> tuple[Schema, list[Rows]]:
+    """The schema of the first rows, and those rows, to be learned; the source then reads on in the background."""
+    try:
+        first = _first(settings.sample, source)
+        schema = infer(
+            _joined(first, settings.sample),
+            settings.targets,
+            task=settings.task,
+            features=settings.features,
+            classes=settings.classes,
+            key=settings.key,
+            sequence=settings.sequence,
+            missing=settings.missing,
+            apart=[settings.id] if settings.id else [],
+        )
+    except StreamError:
+        source.close()
+        raise
+    source.read_ahead(schema.all_numbers)
+    return schema, first
+
+
+def _first(sample: int, source: Source) -> list[Rows]:
+    first: list[Rows] = []
+    count = 0
+    while count < sample:
+        rows = source.read()
+        if rows is None:
+            break
+        first.append(rows)
+        count += len(rows)
+    if not count:
+        raise StreamError("the data holds no row that can be read")
+    return first
+
+
+def _joined(blocks: list[Rows], limit: int) -> dict[str, list[Any]]:
+    """The columns of the first `limit` rows; a column that a block lacks is missing in its rows."""
+    names = list(dict.fromkeys(name for block in blocks for name in block.columns))
+    columns = {}
+    for name in names:
+        column: list[Any] = []
+        for block in blocks:
+            column.extend(block.columns.get(name, [None] * len(block)))
+        columns[name] = column[:limit]
+    return columns

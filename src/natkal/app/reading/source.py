@@ -1,0 +1,200 @@
+"""Where rows come from: files, directories of them, compressed or not, or standard input."""
+
+import contextlib
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import natkal.data
+from natkal.app.reading.columnar import ArrowRows, check_same_schema, need_arrow
+from natkal.app.reading.csv_rows import CsvRows, read_header
+from natkal.app.reading.json_rows import JsonRows
+from natkal.app.reading.lines import ByteStream, LineReader
+from natkal.app.reading.pipe import Pipe
+from natkal.app.reading.read_ahead import Ahead
+from natkal.tabular.errors import StreamError
+from natkal.tabular.table import Position, Rows
+
+TEXT = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+COLUMNAR = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+STDIN = "-"
+STREAMS = Path(natkal.data.__file__).parent
+
+
+@runtime_checkable
+class RowReader(Protocol):
+    """Rows of one file, some at a time."""
+
+    def read(self) -> Rows | None:
+        """The next rows, or None at the end."""
+        ...
+
+
+def find_files(data: Sequence[str]) -> list[str]:
+    """The files that DATA names: a file, several, everything known in a directory (by name), or "-"."""
+    found: list[str] = []
+    for name in data:
+        path = Path(name)
+        if name.startswith("@"):
+            found.append(str(embedded(name[1:])))
+        elif name == STDIN:
+            found.append(name)
+        elif path.is_dir():
+            inside = sorted(str(entry) for entry in path.iterdir() if entry.is_file() and kind_of(entry) is not None)
+            if not inside:
+                raise StreamError(f"{name}: the directory holds no CSV, JSONL, Parquet or Arrow file")
+            found.extend(inside)
+        elif path.is_file():
+            if kind_of(path) is None:
+                known = ", ".join([*TEXT, *COLUMNAR])
+                raise StreamError(f"{name}: the ending is not one of {known} (.gz or .zst may follow)")
+            found.append(name)
+        elif path.exists():
+            found.append(name)
+        else:
+            raise StreamError(f"{name}: no such file or directory")
+    if not found:
+        raise StreamError("no data given")
+    if STDIN in found and len(found) > 1:
+        raise StreamError("standard input (-) cannot be combined with files")
+    return found
+
+
+def embedded(name: str) -> Path:
+    """A stream that comes with natkal."""
+    path = STREAMS / f"{name}.csv.gz"
+    if not path.is_file():
+        known = ", ".join(sorted(f"@{entry.name.partition('.')[0]}" for entry in STREAMS.glob("*.csv.gz")))
+        raise StreamError(f"@{name}: natkal comes with {known}")
+    return path
+
+
+def kind_of(path: Path) -> str | None:
+    """csv, jsonl or columnar, by the file's ending; None if unknown."""
+    inner = Path(path.stem) if path.suffix.lower() in (".gz", ".zst") else path
+    if path.suffix.lower() in COLUMNAR:
+        return "columnar"
+    return TEXT.get(inner.suffix.lower())
+
+
+class Source:
+    """The rows of all files in order. `position` is where to begin, the start unless a checkpoint says otherwise."""
+
+    def __init__(self, files: Sequence[str], position: Position = Position(0, 0, 1)):  # noqa: B008
+        self.files = list(files)
+        self._position = position
+        self._given = position
+        self._numeric: Sequence[str] = ()
+        self._ahead: Ahead | None = None
+        self._reader: RowReader | None = None
+        self._stream: ByteStream | None = None
+        self.stop: Callable[[], bool] = lambda: False
+        """Whether to give up waiting for standard input."""
+        plain = all(Path(name).is_file() and Path(name).suffix.lower() in TEXT for name in files)
+        self._sizes = [Path(name).stat().st_size for name in files] if plain else []
+        self._check()
+
+    def share(self) -> float | None:
+        """How much of the data has been taken, from 0 to 1; None where that cannot be known (pipes, compression)."""
+        if not self._sizes:
+            return None
+        done = sum(self._sizes[: self._given.file])
+        return (done + self._given.offset) / max(sum(self._sizes), 1)
+
+    def read_ahead(self, numeric: Sequence[str]) -> None:
+        """From now on, where all are plain files, read in the background. `numeric`: all columns in use, if numbers."""
+        if self._ahead is not None:
+            return
+        self._numeric = numeric
+        if isinstance(self._reader, CsvRows):
+            self._reader.numeric = numeric
+        if all(Path(name).is_file() for name in self.files):
+            self._ahead = Ahead(self._read)
+
+    def read(self) -> Rows | None:
+        """The next rows, or None after the last file."""
+        rows = self._read() if self._ahead is None else self._ahead.next()
+        if rows is not None:
+            self._given = rows.position
+        return rows
+
+    def _read(self) -> Rows | None:
+        while self._position.file < len(self.files):
+            if self._reader is None:
+                self._reader = self._open(self._position)
+            rows = self._reader.read()
+            if rows is not None:
+                self._position = rows.position
+                return rows
+            self._let_go()
+            self._position = Position(self._position.file + 1, 0, 1)
+        return None
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._ahead is not None:
+            self._ahead.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the file that is open."""
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._reader = None, None
+
+    def _open(self, position: Position) -> RowReader:
+        name = self.files[position.file]
+        path = Path(name)
+        if kind_of(path) == "columnar":
+            return ArrowRows(path, position.file, position.offset)
+        live = name == STDIN
+        stream = Pipe(lambda: self.stop()) if live else open_text(path)
+        self._stream = stream
+        reader = LineReader(stream, name)
+        kind = kind_of(path)
+        first = reader.read_line()
+        if kind == "csv" or (kind is None and not first.lstrip().startswith(b"{")):
+            names, delimiter = read_header(first, name)
+            rows: RowReader = CsvRows(reader, names, delimiter, name, position.file)
+            rows.numeric = self._numeric
+        else:
+            reader.unread_line(first)
+            rows = JsonRows(reader, name, position.file)
+        if position.offset and not live:
+            reader.skip_to(position.offset, position.line)
+        elif position.offset:
+            reader.stand_at(position.offset, position.line)
+        return rows
+
+    def _check(self) -> None:
+        """Read every file's header or schema, so that a wrong one stops the run before the first row."""
+        arrow: ArrowRows | None = None
+        header: list[str] | None = None
+        for number, name in enumerate(self.files):
+            path = Path(name)
+            if name == STDIN or not path.is_file():
+                continue
+            if kind_of(path) == "columnar":
+                rows = ArrowRows(path, number)
+                arrow = arrow or rows
+                check_same_schema(arrow, rows)
+            elif kind_of(path) == "csv":
+                with contextlib.closing(open_text(path)) as stream:
+                    names, _ = read_header(LineReader(stream, name).read_line(), name)
+                header = header or names
+                missing = [column for column in header if column not in names]
+                if missing:
+                    raise StreamError(f"{name}: has no column {missing[0]!r}, which {self.files[0]} has")
+
+
+def open_text(path: Path) -> ByteStream:
+    """The file's text as bytes, decompressed by its ending."""
+    try:
+        if path.suffix.lower() == ".gz":
+            return gzip.open(path, "rb")  # pyright: ignore[reportReturnType]
+        if path.suffix.lower() == ".zst":
+            return need_arrow(str(path)).input_stream(str(path), compression="zstd")
+        return path.open("rb")
+    except OSError as error:
+        raise StreamError(f"{path}: cannot be opened: {error.strerror or error}") from error

@@ -1,0 +1,129 @@
+"""The report: one file that needs nothing else, and that a real browser shows without complaint."""
+
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from natkal.app.report import write_report
+from natkal.app.report.charts import Axes, short, ticks
+from natkal.app.report.facts import coarser, effective_memory
+from natkal.app.session.runtime import stream_numbers
+from tests.app.support import csv_text, learn, table
+
+pytestmark = pytest.mark.float64
+VOID = {"meta", "link", "br"}
+
+
+class Checker(html.parser.HTMLParser):
+    """Every tag closed, in order; charts and outside references counted."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.marks, self.outside = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        if tag == "svg":
+            self.marks.append(int(values["data-marks"]))
+        self.outside += [v for k, v in values.items() if k in ("src", "href") and not v.startswith(("data:", "#"))]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    data = folder / "<d>.csv"
+    data.write_text(csv_text(table(300)) + "bad\n")
+    with stream_numbers():
+        return write_report(learn(folder / "run", data, learner="auto"), seconds=1.0)
+
+
+def test_one_whole_file(page):
+    text = page.read_text()
+    checker = Checker()
+    checker.feed(text)
+    assert checker.open == []
+    assert checker.outside == []
+    assert not re.search(r"https?://|@import|<script", text)
+    assert len(checker.marks) == 8
+    assert min(checker.marks) > 0
+    assert "&lt;d&gt;.csv" in text
+    assert "read 301 = learned 300 + rejected 1 + skipped 0" in text
+    assert "prefers-color-scheme:dark" in text
+    assert len(text) < 200_000
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_browser_shows_it(page, tmp_path, width):
+    """Opens, logs no error, every chart is drawn inside the window, nothing sticks out sideways."""
+    probe = tmp_path / "probe.html"
+    script = """<script>
+    window.problems = []; window.onerror = (text) => problems.push(text);
+    addEventListener('load', () => {
+      const charts = [...document.querySelectorAll('svg')].map((chart) => chart.getBoundingClientRect());
+      const answer = {problems, charts: charts.length, drawn: charts.filter((box) => box.width > 200 && box.height > 50
+        && box.right <= innerWidth + 1).length, sideways: document.documentElement.scrollWidth - innerWidth};
+      document.body.setAttribute('data-answer', JSON.stringify(answer));
+    });</script>"""
+    probe.write_text(page.read_text().replace("</head>", script + "</head>"))
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    flags += f" --disable-component-update --disable-sync --window-size={width},900 --dump-dom --enable-logging=stderr"
+    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", probe.as_uri()]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    found = re.search(r'data-answer="([^"]*)"', answer.stdout)
+    assert found, answer.stderr[-2000:]
+    seen = json.loads(html.unescape(found.group(1)))
+    assert seen["problems"] == []
+    assert seen["charts"] == seen["drawn"] == 8
+    assert seen["sideways"] <= 0
+    assert "CONSOLE" not in answer.stderr
+
+
+def test_ticks_are_round_and_inside():
+    for low, high in ((0, 1), (-3.2, 17.9), (0.001, 0.0042), (12_000, 987_654), (5.0, 5.1)):
+        found = ticks(low, high)
+        assert 2 <= len(found) <= 11
+        assert all(low - 1e-9 <= tick <= high + 1e-9 for tick in found)
+    assert [short(value) for value in (0.25, 1200, 45_000, 2_500_000, 1e-6)] == ["0.25", "1,200", "45k", "2.5M", "1e-6"]
+
+
+def test_a_chart_keeps_points_that_are_not_numbers_out():
+    axes = Axes((0, 1), (0, 1))
+    axes.line([0, 0.5, 1], [0, float("nan"), 1], "own")
+    axes.dots([0.1, float("inf")], [0.2, 0.3], "dot")
+    assert axes.marks == 2
+    assert "nan" not in axes.svg("t")
+
+
+def test_effective_memory_is_one_over_the_learning_rate():
+    """Prop. 3: 1 - lambda = eta_{t-1}/eta_t - eta_{t-1}, from eta_0 = 1."""
+    eta, fading = 1.0, 0.02
+    for step in range(1, 200):
+        eta = eta / (1 - fading + eta)
+        np.testing.assert_allclose(effective_memory(np.array([step]), fading)[0], 1 / eta, rtol=1e-10)
+
+
+def test_coarser_windows_keep_the_mean():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(1, 100, size=500).astype(float)
+    series = {"row": np.cumsum(rows), "rows": rows, "log_loss": rng.normal(size=500)}
+    merged = coarser(series)
+    assert len(merged["row"]) <= 64
+    assert merged["rows"].sum() == rows.sum()
+    np.testing.assert_allclose(
+        np.average(merged["log_loss"], weights=merged["rows"]), np.average(series["log_loss"], weights=rows)
+    )
