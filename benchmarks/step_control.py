@@ -39,7 +39,7 @@ def network_losses(control) -> dict[str, float]:
 
     def loss(scale, fading):
         learner = nk.online(
-            model, prior_cov=jax.tree.map(lambda v: v * scale, variances), rates=nk.fading(fading), step=control
+            model, prior_cov=jax.tree.map(lambda v: v * scale, variances), rates=nk.fading(fading), step_control=control
         )
         body = lambda state, row: (lambda new, info: (new, info.log_prob))(*learner.step_unchecked(state, *row))  # noqa: E731
         return -jnp.mean(jax.lax.scan(body, learner.init(params), (inputs, targets))[1])
@@ -52,7 +52,7 @@ def network_losses(control) -> dict[str, float]:
 def logistic(control) -> dict[str, float]:
     """Prior variance 1e4, three features, 500 observations, 20 seeds: mean log-likelihood and largest logit."""
     model = nk.static_model(lambda w, u: w @ u, jnp.zeros(3), nk.families.Bernoulli())
-    learner = nk.online(model, prior_cov=1e4, step=control)
+    learner = nk.online(model, prior_cov=1e4, step_control=control)
 
     def one(key):
         key_w, key_u, key_y = jax.random.split(key, 3)

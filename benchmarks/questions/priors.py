@@ -29,7 +29,7 @@ def prior_scale(report: Callable[[str], None]) -> dict[str, Any]:
                 def build(case: Case, s: dict[str, Array], params: Params, cap: float | None = cap) -> Any:
                     shaped = scaled_prior(params, s["scale"])
                     prior = jax.tree.map(lambda v: jnp.where(s["shaped"] > 0, v, s["scale"]), shaped)
-                    return nk.online(case.model_of(params), prior_cov=prior, step=nk.step_control(cap=cap))
+                    return nk.online(case.model_of(params), prior_cov=prior, step_control=nk.step_control(cap=cap))
 
                 yield Job(case, group, [Part(settings, learner_scan(build, case))])
 

@@ -30,7 +30,7 @@ def _learn(
         key, nk.cells.tanh(UNITS), 1, nk.families.GaussianUnknownVariance(), state_correction=corrected
     )
     prior = jax.tree.map(lambda variance: scale * variance, fan_in_prior(model.params))
-    learner = nk.online(model, prior_cov=prior, rates=nk.fading(fading), step=nk.step_control(cap=cap))
+    learner = nk.online(model, prior_cov=prior, rates=nk.fading(fading), step_control=nk.step_control(cap=cap))
 
     def step(state: Any, row: Any) -> tuple[Any, Forecasts]:
         after, info = learner.step_unchecked(state, *row)

@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, and a test holds the two together
+    from natkal import curvature as curvature
     from natkal import families as families
+    from natkal import models as models
     from natkal import paper as paper
     from natkal.curvature import blocks as blocks
     from natkal.curvature import dense as dense
@@ -21,20 +23,22 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.curvature import quasi_diagonal as quasi_diagonal
     from natkal.curvature import square_root as square_root
     from natkal.drivers import compilation_cache as compilation_cache
+    from natkal.drivers import distance as distance
     from natkal.drivers import fleet as fleet
     from natkal.drivers import live as live
+    from natkal.drivers import load as load
+    from natkal.drivers import refine as refine
     from natkal.drivers import run as run
+    from natkal.drivers import save as save
     from natkal.engine import Learner as Learner
     from natkal.engine import Prediction as Prediction
     from natkal.engine import StepInfo as StepInfo
-    from natkal.engine import distance as distance
     from natkal.engine import exact as exact
     from natkal.engine import fading as fading
     from natkal.engine import learning_rate as learning_rate
     from natkal.engine import online as online
     from natkal.engine import outer_product as outer_product
     from natkal.engine import plan as plan
-    from natkal.engine import refine as refine
     from natkal.engine import robust as robust
     from natkal.engine import sampled as sampled
     from natkal.engine import state_filter as state_filter
@@ -47,6 +51,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.learners import ensemble as ensemble
     from natkal.learners import monitor as monitor
     from natkal.models import cells as cells
+    from natkal.models import fan_in_prior as fan_in_prior
     from natkal.models import immediate as immediate
     from natkal.models import kronecker_rtrl as kronecker_rtrl
     from natkal.models import mlp_apply as mlp_apply
@@ -63,7 +68,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
 __version__ = "0.1.0"
 
 _HOME = {
+    "curvature": "natkal",
     "families": "natkal",
+    "models": "natkal",
     "paper": "natkal",
     "auto": "natkal.learners",
     "bank": "natkal.learners",
@@ -84,7 +91,7 @@ _HOME = {
     "StepInfo": "natkal.engine",
     "averaged": "natkal.learners",
     "compilation_cache": "natkal.drivers",
-    "distance": "natkal.engine",
+    "distance": "natkal.drivers",
     "ensemble": "natkal.learners",
     "exact": "natkal.engine",
     "fading": "natkal.engine",
@@ -94,9 +101,11 @@ _HOME = {
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
     "plan": "natkal.engine",
-    "refine": "natkal.engine",
+    "refine": "natkal.drivers",
     "robust": "natkal.engine",
     "run": "natkal.drivers",
+    "save": "natkal.drivers",
+    "load": "natkal.drivers",
     "sampled": "natkal.engine",
     "state_filter": "natkal.engine",
     "step_control": "natkal.engine",
@@ -115,6 +124,7 @@ _HOME = {
     "kronecker_rtrl": "natkal.models",
     "immediate": "natkal.models",
     "cells": "natkal.models",
+    "fan_in_prior": "natkal.models",
 }
 
 __all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -21,7 +21,7 @@ def network():
 def test_a_batch_adds_its_fisher_matrices_and_moves_once() -> None:
     model, params, inputs, targets = network()
     fading = 0.01
-    learner = nk.online(model, prior_cov=0.5, rates=nk.fading(fading), step=nk.step_control(cap=None))
+    learner = nk.online(model, prior_cov=0.5, rates=nk.fading(fading), step_control=nk.step_control(cap=None))
     state, info = nk.run(learner, learner.init(params), inputs, targets, batch_size=8)
 
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
@@ -65,7 +65,7 @@ def test_on_a_linear_model_the_batch_size_changes_nothing(rtol: float) -> None:
 
 def test_what_cannot_be_batched_is_refused() -> None:
     model, params, inputs, targets = network()
-    learner = nk.online(model, step=nk.step_control(newton=2))
+    learner = nk.online(model, step_control=nk.step_control(newton=2))
     with pytest.raises(ValueError, match="batch_size: newton"):
         nk.run(learner, learner.init(params), inputs, targets, batch_size=4)
     with pytest.raises(ValueError, match="batch_size: must be at least 1, got 0"):
@@ -93,7 +93,7 @@ def test_few_directions_give_the_step_of_the_full_jacobian(rtol: float) -> None:
     rng = np.random.default_rng(2)
     u, y = jnp.asarray(rng.normal(size=FEATURES)), jnp.asarray(17)
     textbook = nk.step_control(cap=None)
-    learner = nk.online(counting, prior_cov=0.3, curvature=nk.diagonal(), fisher=nk.sampled(1), step=textbook)
+    learner = nk.online(counting, prior_cov=0.3, curvature=nk.diagonal(), fisher=nk.sampled(1), step_control=textbook)
     start = learner.init(params)
     state, info = learner.step(start, u, y)
     assert set(pulled) == {2}

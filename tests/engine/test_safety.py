@@ -82,7 +82,7 @@ def test_relinearising_a_linear_model_changes_nothing(relinearize: int, rtol: fl
     inputs, targets = rng.normal(size=(10, 2)), rng.normal(size=10)
     states = []
     for count in (0, relinearize):
-        learner = nk.online(linear, prior_cov=3.0, step=nk.step_control(relinearize=count))
+        learner = nk.online(linear, prior_cov=3.0, step_control=nk.step_control(relinearize=count))
         states.append(nk.run(learner, learner.init(jnp.zeros(2)), inputs, targets)[0])
     np.testing.assert_allclose(states[1].params, states[0].params, rtol=100 * rtol)
     np.testing.assert_allclose(states[1].curvature.cov, states[0].curvature.cov, rtol=100 * rtol, atol=rtol)
@@ -94,7 +94,7 @@ def test_an_iterated_step_still_reports_what_was_expected_before_it(rtol: float)
     u = np.array([0.5, -1.0])
     infos = []
     for count in (0, 2):
-        learner = nk.online(model, prior_cov=4.0, step=nk.step_control(relinearize=count))
+        learner = nk.online(model, prior_cov=4.0, step_control=nk.step_control(relinearize=count))
         infos.append(learner.step(learner.init(jnp.array([0.3, 0.1])), u, 1)[1])
     for got, wanted in zip(jax.tree.leaves(infos[1]), jax.tree.leaves(infos[0]), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=rtol)
@@ -114,14 +114,14 @@ def test_iterated_and_exact_likelihood_steps_reach_the_mode() -> None:
     x = scipy.optimize.brentq(slope, 0.0, 1.0, xtol=1e-15)
     mode = start + 4.0 * u * x
     for control in (nk.step_control(cap=None, newton=30), nk.step_control(cap=None, relinearize=60)):
-        learner = nk.online(model, prior_cov=4.0, step=control)
+        learner = nk.online(model, prior_cov=4.0, step_control=control)
         state, _ = learner.step(learner.init(start), u, 1)
         np.testing.assert_allclose(state.params, mode, rtol=1e-8)
 
 
 def test_no_observation_moves_its_own_logit_further_than_the_cap() -> None:
     model = nk.static_model(lambda w, u: w @ u, jnp.zeros(2), nk.families.Bernoulli())
-    learner = nk.online(model, prior_cov=1e4, step=nk.step_control(cap=1.5))
+    learner = nk.online(model, prior_cov=1e4, step_control=nk.step_control(cap=1.5))
     u = np.array([3.0, 1.0])
     start = jnp.array([-5.0, 0.0])
     state, _ = learner.step(learner.init(start), u, 1)

@@ -27,7 +27,7 @@ def test_step_is_the_online_natural_gradient(decay) -> None:
     model, params, inputs, targets = network()
     eta = 0.05
     gamma = eta if decay is None else decay
-    learner = nk.online(model, prior_cov=0.5, rates=nk.learning_rate(eta, decay), step=TEXTBOOK)
+    learner = nk.online(model, prior_cov=0.5, rates=nk.learning_rate(eta, decay), step_control=TEXTBOOK)
     state, _ = nk.run(learner, learner.init(params), inputs, targets)
 
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])

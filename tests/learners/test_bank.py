@@ -72,7 +72,7 @@ def test_the_mixture_is_never_worse_than_its_best_member_by_more_than_ln_m(plain
 
 
 def test_a_member_that_diverges_costs_no_more_than_its_weight(stream):
-    wild = nk.online(MODEL, prior_cov=1e12, step=nk.step_control(cap=None))
+    wild = nk.online(MODEL, prior_cov=1e12, step_control=nk.step_control(cap=None))
     bank = nk.bank([*learners(), wild], share=0.0)
     assert len(bank.groups) == 2  # another step control is another computation
     _, info = nk.run(bank, bank.init(jnp.zeros(WIDTH)), 1e3 * stream[0], stream[1])

@@ -19,7 +19,7 @@ from natkal.families import (
     Product,
 )
 from natkal.paper import appendix, fisher, gradient, kalman
-from natkal.paper.compiling import run_once
+from natkal.compiling import run_once
 from natkal.paper.support import finite_support
 
 FAMILIES = [

@@ -86,6 +86,14 @@ class Curvature(Protocol):
         """Rows P rows'."""
         ...
 
+    def in_fleet(self, rows: int, *, kept_prior: bool) -> "Curvature":
+        """The same structure as it is best kept for many small learners of so many rows; itself unless it has one."""
+        return self
+
+    def recast(self, state: Any, to: "Curvature", size: int) -> Any:
+        """The same covariance as another form of this structure keeps it."""
+        return state
+
     def to_dense(self, state: Any) -> Float[Array, "p p"]:
         """The covariance matrix P in full."""
         ...

@@ -73,6 +73,13 @@ class Dense:
             declined=state._replace(cov=learned.declined),
         )
 
+    def in_fleet(self, rows: int, *, kept_prior: bool) -> "Dense":
+        """With the kernel for many small matrices, where no other was asked for."""
+        if self.kernel is not None or self.mesh is not None:
+            return self
+        waiting = rows + (self.prior_directions if kept_prior else 0)
+        return dataclasses.replace(self, kernel="batch", waiting=waiting)
+
     def recast(self, state: DenseState, to: "Dense", size: int) -> DenseState:
         """The same P as another kernel keeps it."""
         old, new = self.kernel_for(size), to.kernel_for(size)

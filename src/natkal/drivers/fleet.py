@@ -9,10 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.curvature import Dense
-from natkal.engine.checks import check_stream
-from natkal.engine.learner import Learner
-from natkal.engine.state import LearnerState, Prediction, StepInfo
+from natkal.drivers.checks import check_learner, check_stream
+from natkal.engine.protocol import Learner, Prediction
 from natkal.typing import Array, Params
 
 FEW = 32
@@ -22,8 +20,8 @@ FEW = 32
 class FleetState(NamedTuple):
     """Every learner's state with a leading axis, and the state that new ones start from."""
 
-    members: LearnerState
-    start: LearnerState
+    members: Any
+    start: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,25 +35,26 @@ class Fleet:
     learner: Learner
     size: int
 
-    def init(self, params: Params, key: Array | None = None) -> FleetState:
-        """All learners at the same start."""
+    def init(self, params: Params | None = None, key: Array | None = None) -> FleetState:
+        """All learners at the same start (the model's own parameters unless given)."""
         start = self.inner.init(params, key)
         return FleetState(members=spread(start, self.size), start=start)
 
-    def update(self, state: FleetState, keys: Any, inputs: Any, targets: Any) -> tuple[FleetState, StepInfo]:
+    def update(self, state: FleetState, keys: Any, inputs: Any, targets: Any) -> tuple[FleetState, Any]:
         """Row i is learned by learner `keys[i]`; the rows of one learner in their order. `state` is used up.
 
         `keys` are integers, as many as rows; `keys=None` means one row for each learner in turn. A key beyond the last
         learner makes room: the fleet doubles, so that growing to n costs log2(n) compilations. Returns what each row
         told, in the order of the rows.
         """
-        check_stream(self.learner.model, inputs, targets)
+        check_learner(self.learner, state)
+        check_stream(self.learner, inputs, targets)
         slots = np.arange(len(targets)) if keys is None else _checked(keys, len(targets))
         return self.update_unchecked(state, slots, inputs, targets)
 
     def update_unchecked(
         self, state: FleetState, slots: np.ndarray, inputs: Any, targets: Any
-    ) -> tuple[FleetState, StepInfo]:
+    ) -> tuple[FleetState, Any]:
         """`update` on values already checked."""
         members = self._grown(state, int(slots.max(initial=0)) + 1)
         size = _length(members)
@@ -87,25 +86,25 @@ class Fleet:
         size = _length(state.members)
         return self._predictions(state, np.minimum(slots, size).astype(np.int32), inputs)
 
-    def member(self, state: FleetState, key: int) -> LearnerState:
+    def member(self, state: FleetState, key: int) -> Any:
         """One learner's state, as `nk.online`'s functions take it."""
         return self._alone(jax.tree.map(lambda leaf: leaf[key], state.members))
 
-    def export_shard(self, state: FleetState, keys: Any) -> LearnerState:
+    def export_shard(self, state: FleetState, keys: Any) -> Any:
         """The states of these learners with a leading axis, to keep elsewhere or to import into another fleet."""
         slots = _checked(keys, None)
         if slots.max(initial=-1) >= _length(state.members):
             raise ValueError(f"keys: {int(slots.max())} is not in this fleet of {_length(state.members)}")
         return jax.vmap(self._alone)(_take(state.members, slots))
 
-    def import_shard(self, state: FleetState, keys: Any, shard: LearnerState) -> FleetState:
+    def import_shard(self, state: FleetState, keys: Any, shard: Any) -> FleetState:
         """The fleet in which learners `keys` are those of an exported shard, in its order. `state` is used up."""
         slots = _checked(keys, _length(shard))
         members = self._grown(state, int(slots.max(initial=0)) + 1)
         placed = self._placed(members, slots.astype(np.int32), jax.vmap(self._joined)(shard))
         return FleetState(members=placed, start=state.start)
 
-    def _grown(self, state: FleetState, needed: int) -> LearnerState:
+    def _grown(self, state: FleetState, needed: int) -> Any:
         """Twice the learners, as often as needed."""
         size = have = _length(state.members)
         while size < needed:
@@ -115,25 +114,20 @@ class Fleet:
         more = spread(state.start, size - have)
         return jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.members, more)
 
-    def _step(self, member: LearnerState, inputs: Any, target: Any) -> tuple[LearnerState, StepInfo]:
-        return self.inner.step_unchecked(member, inputs, target)
+    def _step(self, member: Any, inputs: Any, target: Any) -> tuple[Any, Any]:
+        return self.inner.step(member, inputs, target)
 
     @functools.cached_property
     def inner(self) -> Learner:
-        """The learner with the dense kernel that is best for many of it, where none was asked for."""
-        curvature = getattr(self.learner, "curvature", None)
-        if not isinstance(curvature, Dense) or curvature.kernel is not None or curvature.mesh is not None:
-            return self.learner
-        rows = self.learner.model.outputs.raw_dim
-        if self.learner.prior_weight is not None:
-            rows += curvature.prior_directions
-        return dataclasses.replace(self.learner, curvature=dataclasses.replace(curvature, kernel="batch", waiting=rows))
+        """The learner as it is best kept when there are many of it: a dense filter takes the kernel for small ones."""
+        in_fleet = getattr(self.learner, "in_fleet", None)
+        return self.learner if in_fleet is None else in_fleet()
 
-    def _alone(self, member: LearnerState) -> LearnerState:
-        return member if self.inner is self.learner else _recast(member, self.inner, self.learner)
+    def _alone(self, member: Any) -> Any:
+        return member if self.inner is self.learner else self.inner.recast(member, self.learner)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _joined(self, member: LearnerState) -> LearnerState:
-        return member if self.inner is self.learner else _recast(member, self.learner, self.inner)
+    def _joined(self, member: Any) -> Any:
+        return member if self.inner is self.learner else self.learner.recast(member, self.inner)  # pyright: ignore[reportAttributeAccessIssue]
 
     @functools.cached_property
     def _everyone(self):
@@ -145,7 +139,7 @@ class Fleet:
 
     @functools.cached_property
     def _together(self):
-        def advance(members: LearnerState, slots: Array, inputs: Any, targets: Array) -> Any:
+        def advance(members: Any, slots: Array, inputs: Any, targets: Array) -> Any:
             new, infos = jax.vmap(self._step)(_take(members, slots), inputs, targets)
             return _put(members, slots, new), infos
 
@@ -153,12 +147,12 @@ class Fleet:
 
     @functools.cached_property
     def _in_turn(self):
-        def one(members: LearnerState, row: Any) -> Any:
+        def one(members: Any, row: Any) -> Any:
             slot, inputs, target = row
             new, info = self._step(_take(members, slot), inputs, target)
             return _put(members, slot, new), info
 
-        def advance(members: LearnerState, slots: Array, inputs: Any, targets: Array) -> Any:
+        def advance(members: Any, slots: Array, inputs: Any, targets: Array) -> Any:
             return jax.lax.scan(one, members, (slots, inputs, targets))
 
         return jax.jit(advance, donate_argnums=0)
@@ -172,9 +166,9 @@ class Fleet:
         def predict(state: FleetState, slots: Array, inputs: Any) -> Prediction:
             unseen = slots == _length(state.members)
 
-            def one(member: LearnerState, unseen: Array, inputs: Any) -> Prediction:
+            def one(member: Any, unseen: Array, inputs: Any) -> Prediction:
                 known = jax.tree.map(lambda old, new: jnp.where(unseen, new, old), member, state.start)
-                return self.inner.predict_unchecked(known, inputs)
+                return self.inner.predict(known, inputs)
 
             return jax.vmap(one)(_take(state.members, slots), unseen, inputs)
 
@@ -200,14 +194,6 @@ def fleet(learner: Learner, size: int) -> Fleet:
 def spread(state: Any, count: int) -> Any:
     """`count` copies of a state with a leading axis."""
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), state)
-
-
-def _recast(member: LearnerState, given: Learner, wanted: Learner) -> LearnerState:
-    """The same state with the covariance kept as another learner keeps it."""
-    old, new = given.curvature, wanted.curvature
-    if isinstance(old, Dense) and isinstance(new, Dense):
-        return member._replace(curvature=old.recast(member.curvature, new, given.model.size))
-    return member
 
 
 def _take(members: Any, slots: Any) -> Any:

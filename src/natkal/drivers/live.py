@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.engine.checks import check_observation, explain_shapes
-from natkal.engine.learner import Learner
-from natkal.engine.state import LearnerState, Prediction, StepInfo
+from natkal.drivers.checks import check_learner, check_observation, explain_shapes
+from natkal.engine.protocol import Learner, Prediction
 from natkal.typing import Array
 
 SMALL = 4096
@@ -109,27 +108,28 @@ def _linger(result: Array) -> None:
 class Live:
     """`step` and `predict` without the state, which is kept here; build it with `live`."""
 
-    def __init__(self, learner: Learner, state: LearnerState) -> None:
+    def __init__(self, learner: Learner, state: Any) -> None:
+        check_learner(learner, state)
         self.learner = learner
         self._packing = Packing(state)
         self._told: Packing | None = None
         words, large = self._packing.pack(state)
         self._held = words, tuple(leaf.copy() for leaf in large)
         self._advance = jax.jit(self._step, donate_argnums=1)
-        self._expect = jax.jit(lambda held, inputs: learner.predict_unchecked(self._packing.unpack(*held), inputs))
+        self._expect = jax.jit(lambda held, inputs: learner.predict(self._packing.unpack(*held), inputs))
 
     @property
-    def state(self) -> LearnerState:
+    def state(self) -> Any:
         """The learner's state now; a copy, which later calls do not change."""
         words, large = self._held
         return self._packing.unpack(words, tuple(leaf.copy() for leaf in large))
 
-    def step(self, inputs: Any, target: Any) -> StepInfo:
+    def step(self, inputs: Any, target: Any) -> Any:
         """Predict, observe, learn; what the observation told, as Python numbers and NumPy arrays."""
-        check_observation(self.learner.model, inputs, target)
+        check_observation(self.learner, inputs, target)
         return self.step_unchecked(inputs, target)
 
-    def step_unchecked(self, inputs: Any, target: Any) -> StepInfo:
+    def step_unchecked(self, inputs: Any, target: Any) -> Any:
         """`step` on values already checked."""
         self._held, told = self._advance(*self._held, inputs, target)
         _linger(told[0])
@@ -138,18 +138,18 @@ class Live:
 
     def predict(self, inputs: Any) -> Prediction:
         """What is expected of the next y for these inputs; learns nothing."""
-        check_observation(self.learner.model, inputs)
+        check_observation(self.learner, inputs)
         state = jax.eval_shape(self._packing.unpack, *self._held)
-        with explain_shapes(self.learner.model, state.params, state.carry, inputs):
+        with explain_shapes(self.learner, state, inputs):
             return self._expect(self._held, inputs)
 
     def _step(self, words: Array, large: tuple[Array, ...], inputs: Any, target: Any) -> tuple[Any, Any]:
-        state, info = self.learner.step_unchecked(self._packing.unpack(words, large), inputs, target)
+        state, info = self.learner.step(self._packing.unpack(words, large), inputs, target)
         self._told = Packing(info)
         return self._packing.pack(state), self._told.pack(info)
 
 
-def live(learner: Learner, state: LearnerState) -> Live:
+def live(learner: Learner, state: Any) -> Live:
     """A learner to call observation by observation: the state is held and updated in place, without a copy.
 
     >>> import jax.numpy as jnp

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from natkal.curvature import Response, chosen
 from natkal.engine import counter
 from natkal.engine.checks import in_precision_of
-from natkal.engine.learner import Learner
+from natkal.engine.learner import KalmanLearner
+from natkal.engine.prediction import make_prediction
 from natkal.engine.rates import Rate
-from natkal.engine.state import LearnerState, StepInfo, make_prediction
+from natkal.engine.state import KalmanState, StepInfo
 from natkal.engine.step_control import Seen, capped
 from natkal.models import dense_rows, ravel
 from natkal.typing import Array, Bool, Float
@@ -26,8 +27,10 @@ class Looks(NamedTuple):
     observed: Bool[Array, " b"]
 
 
-def check_batchable(learner: Learner) -> None:
+def check_batchable(learner: Any) -> None:
     """Refuse what only makes sense one observation at a time."""
+    if not isinstance(learner, KalmanLearner):
+        raise ValueError(f"batch_size: {type(learner).__name__} learns one observation at a time")
     if jax.tree.leaves(learner.model.init_carry(learner.model.params)):
         raise ValueError("batch_size: the model carries a state from one observation to the next; learn one at a time")
     if learner.control.newton or learner.control.relinearize or learner.robust is not None:
@@ -35,12 +38,14 @@ def check_batchable(learner: Learner) -> None:
 
 
 @partial(jax.jit, static_argnums=0)
-def scan_batches(learner: Learner, state: LearnerState, inputs: Any, targets: Array) -> tuple[LearnerState, StepInfo]:
+def scan_batches(
+    learner: KalmanLearner, state: KalmanState, inputs: Any, targets: Array
+) -> tuple[KalmanState, StepInfo]:
     """Batches in order, all leaves of shape (batches, b, ...)."""
     return jax.lax.scan(lambda state, batch: step_batch(learner, state, *batch), state, (inputs, targets))
 
 
-def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any) -> tuple[LearnerState, StepInfo]:
+def step_batch(learner: KalmanLearner, state: KalmanState, inputs: Any, targets: Any) -> tuple[KalmanState, StepInfo]:
     """One step on b observations.
 
     Lambda <- prod_i keep_i Lambda + sum_i weight_i V_i V_i',  theta <- theta + Lambda^-1 sum_i A_i' e_i, all linearised
@@ -65,7 +70,7 @@ def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any)
         update = learner.curvature.update(
             state.curvature, seen.rows, respond, keep=rate.keep, restore=restore, offset=offset
         )
-        learned = LearnerState(
+        learned = KalmanState(
             params=jax.tree.map(jnp.add, state.params, learner.model.unravel(update.step)),
             curvature=update.state,
             carry=state.carry,
@@ -86,11 +91,12 @@ def step_batch(learner: Learner, state: LearnerState, inputs: Any, targets: Any)
             observed=looks.observed,
             accepted=jnp.broadcast_to(finite, looks.observed.shape),
             weight=jnp.ones_like(looks.log_prob),
+            keep=jnp.ones_like(looks.log_prob) * rate.keep ** (1 / len(looks.log_prob)),
         )
         return kept._replace(key=next_key), info
 
 
-def _look(learner: Learner, state: LearnerState, inputs: Any, targets: Array, key: Array) -> Looks:
+def _look(learner: KalmanLearner, state: KalmanState, inputs: Any, targets: Array, key: Array) -> Looks:
     def one(u: Any, y: Array, key: Array) -> Looks:
         look = learner.look(state, u, y, key)
         seen = look.seen._replace(rows=dense_rows(look.seen.rows))
@@ -99,7 +105,7 @@ def _look(learner: Learner, state: LearnerState, inputs: Any, targets: Array, ke
     return jax.vmap(one)(inputs, targets, jax.random.split(key, len(targets)))
 
 
-def _rates(learner: Learner, state: LearnerState, looks: Looks) -> tuple[Rate, counter.Counter]:
+def _rates(learner: KalmanLearner, state: KalmanState, looks: Looks) -> tuple[Rate, counter.Counter]:
     """The keep of the whole batch, and each observation's weight; only observed ones count."""
     numbers = jnp.cumsum(looks.observed.astype(looks.log_prob.dtype))
     before = counter.value(state.steps, looks.log_prob.dtype)

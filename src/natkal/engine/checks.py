@@ -1,7 +1,5 @@
-"""What can be wrong with a stream, found on the host and said in the user's words, before anything is changed."""
+"""Parameters checked against the model they are for, and data in their precision."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -34,64 +32,13 @@ def check_params(model: Model, params: Params) -> None:
             raise ValueError(f"params: {name} holds a value that is not finite")
 
 
-def check_observation(model: Model, inputs: Any, target: Any = None) -> None:
-    """One observation: finite inputs, a target the family can produce."""
-    if all_concrete(inputs):
-        _check_finite(inputs, batched=False)
-    if target is not None and all_concrete(target):
-        model.outputs.check_targets(np.asarray(target)[None])
-
-
-def check_stream(model: Model, inputs: Any, targets: Any) -> None:
-    """A stream: as many inputs as targets, all finite, all targets possible."""
-    count = len(targets)
-    for path, leaf in jax.tree.leaves_with_path(inputs):
-        if jnp.ndim(leaf) == 0 or len(leaf) != count:
-            name = "inputs" + jax.tree_util.keystr(path)
-            raise ValueError(f"{name}: shape {jnp.shape(leaf)} does not have one row for each of the {count} targets")
-    if all_concrete(inputs):
-        _check_finite(inputs, batched=True)
-    if all_concrete(targets):
-        model.outputs.check_targets(np.asarray(targets))
-
-
-def check_resets(resets: Any, count: int) -> jax.Array:
-    """Sequence boundaries: one boolean for each observation."""
-    flags = jnp.asarray(resets)
-    if flags.shape != (count,) or flags.dtype != bool:
-        raise ValueError(
-            f"resets: must be {count} booleans, one for each target, got shape {flags.shape} of {flags.dtype}"
-        )
-    return flags
-
-
-@contextlib.contextmanager
-def explain_shapes(model: Model, params: Params, carry: Any, inputs: Any) -> Iterator[None]:
-    """Say which input shape the model cannot take, instead of where in the trace it failed."""
-    try:
-        yield
-    except TypeError as failure:
-        try:
-            jax.eval_shape(lambda: model.linearize(params, carry, inputs).raw)
-        except TypeError as reason:
-            shapes = jax.tree.map(jnp.shape, inputs)
-            raise ValueError(f"inputs: the model cannot take a row of shape {shapes}: {reason}") from failure
-        raise
-
-
-def _check_finite(inputs: Any, *, batched: bool) -> None:
-    for path, leaf in jax.tree.leaves_with_path(inputs):
-        array = np.asarray(leaf)
-        if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
-            name = "inputs" + jax.tree_util.keystr(path)
-            where = np.argwhere(~np.isfinite(array))[0]
-            row = f" (row {where[0]})" if batched else ""
-            raise ValueError(f"{name}: {array[tuple(where)]} is not a finite number{row}")
-
-
 def in_precision_of(params: Params, data: Any) -> Any:
     """Floating-point data in the precision of the parameters, which is the precision everything is computed in."""
-    dtype = jnp.result_type(*jax.tree.leaves(params))
+    return as_precision(jnp.result_type(*jax.tree.leaves(params)), data)
+
+
+def as_precision(dtype: Any, data: Any) -> Any:
+    """Floating-point data as this dtype; whole numbers and booleans as they are."""
 
     def convert(leaf: Any) -> Array:
         return jnp.asarray(leaf, dtype if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else None)

@@ -9,15 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.engine.checks import all_concrete
-from natkal.engine.learner import Learner
-from natkal.engine.state import LearnerState, Prediction, make_prediction
+from natkal.engine.learner import KalmanLearner
+from natkal.engine.prediction import FilterPrediction, make_prediction
+from natkal.engine.state import KalmanState
 from natkal.models import RecurrentModel, ravel, ravel_rows
 from natkal.typing import Array
 
 Feed = Callable[[Array], Any]
 
 
-def forecast(learner: Learner, state: LearnerState, inputs: Any, horizon: int, feed: Feed | None = None) -> Prediction:
+def forecast(
+    learner: KalmanLearner, state: KalmanState, inputs: Any, horizon: int, feed: Feed | None = None
+) -> FilterPrediction:
     """The next `horizon` observations, blurred by what is not known of parameters, state and the noise on the way.
 
     All raw outputs are one function of theta, of the state now, and of the noise that enters at each step: process
@@ -38,7 +41,9 @@ def forecast(learner: Learner, state: LearnerState, inputs: Any, horizon: int, f
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _forecast(learner: Learner, horizon: int, feed: Feed | None, state: LearnerState, inputs: Any) -> Prediction:
+def _forecast(
+    learner: KalmanLearner, horizon: int, feed: Feed | None, state: KalmanState, inputs: Any
+) -> FilterPrediction:
     model = learner.model
     assert isinstance(model, RecurrentModel)
     system, outputs = model.system, model.outputs

@@ -10,18 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from natkal.compiling import jit_method
 from natkal.curvature import Curvature, Response, Update, chosen, dense
 from natkal.engine import counter
 from natkal.engine.blur import blurred
-from natkal.engine.checks import check_observation, check_params, explain_shapes, in_precision_of
+from natkal.engine.checks import check_params, in_precision_of
 from natkal.engine.directions import along_scores
 from natkal.engine.fisher import Fisher, exact
 from natkal.engine.plan import check_fits
+from natkal.engine.prediction import FilterPrediction, make_prediction
 from natkal.engine.prior import check_prior, make_prior
 from natkal.engine.rates import Rate, Rates, fading
-from natkal.engine.robust import Robust, surprise
-from natkal.engine.state import LearnerState, Prediction, StepInfo, make_prediction
-from natkal.engine.step_control import Seen, StepControl, step_control
+from natkal.engine.robust import Outliers, Robust, no_outliers, surprise
+from natkal.engine.state import KalmanState, StepInfo
+from natkal.engine.step_control import Seen, StepControl
+from natkal.engine.step_control import step_control as default_step_control
+from natkal.families.base import Family
 from natkal.families.checks import is_concrete
 from natkal.models import Linearization, Model, Rows, dense_rows, ravel
 from natkal.typing import Array, Bool, Float, Params
@@ -37,7 +41,7 @@ class Look(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Learner:
+class KalmanLearner:
     """Pure functions `init`, `predict` and `step` on a pytree state; build it with `online`."""
 
     model: Model
@@ -49,8 +53,18 @@ class Learner:
     control: StepControl
     robust: Robust | None
 
-    def init(self, params: Params, key: Array | None = None) -> LearnerState:
+    @property
+    def outputs(self) -> Family:
+        """The law of an observation."""
+        return self.model.outputs
+
+    def __repr__(self) -> str:
+        parts = f"{type(self.model).__name__} of {self.model.size:,} parameters, {self.outputs}"
+        return f"KalmanLearner({parts}, {type(self.curvature).__name__}, {type(self.rates).__name__})"
+
+    def init(self, params: Params | None = None, key: Array | None = None) -> KalmanState:
         """The state before any observation, centred on `params`; `key` seeds a sampled Fisher matrix."""
+        params = self.model.params if params is None else params
         check_params(self.model, params)
         params = jax.tree.map(jnp.asarray, params)
         self.rates.check_precision(ravel(params).dtype)
@@ -61,39 +75,38 @@ class Learner:
             scale=self.rates.initial_scale(self.prior_weight),
             kept=self.prior_weight is not None,
         )
-        return LearnerState(
+        return KalmanState(
             params=params,
             curvature=self.curvature.init(prior),
             carry=self.model.init_carry(params),
             steps=counter.zero(),
-            outliers=jnp.zeros((), jnp.int32),
+            outliers=no_outliers(ravel(params).dtype),
             key=jax.random.key(0) if key is None else key,
             prior_params=None if self.prior_weight is None else params,
         )
 
-    def predict(self, state: LearnerState, inputs: Any) -> Prediction:
-        """What is expected of the next y for these inputs; learns nothing."""
-        check_observation(self.model, inputs)
-        with explain_shapes(self.model, state.params, state.carry, inputs):
-            return self._predict(state, inputs)
+    @jit_method
+    def predict(self, state: KalmanState, inputs: Any) -> FilterPrediction:
+        """The predictive law of the next y for these inputs; learns nothing."""
+        with jax.default_matmul_precision("highest"):
+            around = self.model.linearize(state.params, state.carry, in_precision_of(state.params, inputs))
+            gram = self.curvature.quadratic(state.curvature, self._rows(around))
+            return make_prediction(self.model.outputs, around.raw, _raw_cov(around, gram))
 
-    def step(self, state: LearnerState, inputs: Any, target: Any) -> tuple[LearnerState, StepInfo]:
+    @jit_method
+    def step(self, state: KalmanState, inputs: Any, target: Any) -> tuple[KalmanState, StepInfo]:
         """Predict, observe, learn: the state after one observation and what it told. A NaN target is only predicted."""
-        check_observation(self.model, inputs, target)
-        with explain_shapes(self.model, state.params, state.carry, inputs):
-            return self._step(state, inputs, target)
+        inputs, target = in_precision_of(state.params, (inputs, jnp.asarray(target)))
+        with jax.default_matmul_precision("highest"):
+            return self._learn(state, inputs, target)
 
-    def prepare(self, state: LearnerState, inputs: Any) -> LearnerState:
-        """The state as it is: nothing in it depends on the shape of `inputs`."""
-        return state
-
-    def restart(self, state: LearnerState) -> LearnerState:
+    def restart(self, state: KalmanState) -> KalmanState:
         """The learner at the start of a new sequence: the model's memory starts again, all that was learned stays."""
         return state._replace(carry=self.model.restart(state.params, state.carry))
 
     def forecast(
-        self, state: LearnerState, inputs: Any, horizon: int, feed: Callable[[Array], Any] | None = None
-    ) -> Prediction:
+        self, state: KalmanState, inputs: Any, horizon: int, feed: Callable[[Array], Any] | None = None
+    ) -> FilterPrediction:
         """The next `horizon` observations, blurred by what is not known of parameters and state; learns nothing.
 
         `inputs` has one row for each of them. With `feed`, it is the first row alone, and `feed(T)` makes each later
@@ -104,42 +117,31 @@ class Learner:
 
         return forecast(self, state, inputs, horizon, feed)
 
-    def covariance(self, state: LearnerState) -> Float[Array, "p p"]:
+    def in_fleet(self) -> "KalmanLearner":
+        """The same learner as it is best kept when many of it run side by side under `vmap`."""
+        rows = self.model.outputs.raw_dim
+        curvature = self.curvature.in_fleet(rows, kept_prior=self.prior_weight is not None)
+        return self if curvature is self.curvature else dataclasses.replace(self, curvature=curvature)
+
+    def recast(self, state: KalmanState, to: "KalmanLearner") -> KalmanState:
+        """The same state with the covariance kept as another form of this learner keeps it."""
+        return state._replace(curvature=self.curvature.recast(state.curvature, to.curvature, self.model.size))
+
+    def covariance(self, state: KalmanState) -> Float[Array, "p p"]:
         """The posterior covariance P of the flat parameters, in full."""
         return self.curvature.to_dense(state.curvature)
 
-    def sample(self, state: LearnerState, key: Array) -> Params:
+    def sample(self, state: KalmanState, key: Array) -> Params:
         """Parameters drawn from the posterior N(params, P)."""
         deviation = self.model.unravel(self.curvature.sample(state.curvature, key))
         return jax.tree.map(jnp.add, state.params, deviation)
 
     @functools.cached_property
-    def textbook(self) -> "Learner":
+    def textbook(self) -> "KalmanLearner":
         """The same learner without step control or down-weighting: the paper to the letter."""
-        return dataclasses.replace(self, control=step_control(cap=None), robust=None)
+        return dataclasses.replace(self, control=default_step_control(cap=None), robust=None)
 
-    @functools.cached_property
-    def _predict(self):
-        return jax.jit(self.predict_unchecked)
-
-    @functools.cached_property
-    def _step(self):
-        return jax.jit(self.step_unchecked)
-
-    def predict_unchecked(self, state: LearnerState, inputs: Any) -> Prediction:
-        """`predict` on values already checked, for use inside other transformations."""
-        with jax.default_matmul_precision("highest"):
-            around = self.model.linearize(state.params, state.carry, in_precision_of(state.params, inputs))
-            gram = self.curvature.quadratic(state.curvature, self._rows(around))
-            return make_prediction(self.model.outputs, around.raw, _raw_cov(around, gram))
-
-    def step_unchecked(self, state: LearnerState, inputs: Any, target: Any) -> tuple[LearnerState, StepInfo]:
-        """`step` on values already checked, for use inside other transformations."""
-        inputs, target = in_precision_of(state.params, (inputs, jnp.asarray(target)))
-        with jax.default_matmul_precision("highest"):
-            return self._learn(state, inputs, target)
-
-    def _learn(self, state: LearnerState, inputs: Any, target: Array) -> tuple[LearnerState, StepInfo]:
+    def _learn(self, state: KalmanState, inputs: Any, target: Array) -> tuple[KalmanState, StepInfo]:
         next_key, draw_key = self.draw_keys(state)
         look = self.look(state, inputs, target, draw_key)
         steps = counter.increment(state.steps)
@@ -157,11 +159,12 @@ class Learner:
             # One bad value never poisons the state: a step that is not finite is not taken.
             accepted=self.finite(update) & jnp.isfinite(look.log_prob),
             weight=weight,
+            keep=rate.keep,
         )
         ahead = jnp.zeros_like(update.step)
         if self.control.relinearize:
             ahead, look, update = self._relinearized(state, inputs, target, draw_key, rate, weight, update)
-        learned = LearnerState(
+        learned = KalmanState(
             params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
             curvature=update.state,
             carry=_carry(self.model, look, update.step - ahead),
@@ -186,7 +189,7 @@ class Learner:
         return jnp.isfinite(sum(sums, jnp.sum(update.gram)))
 
     def _relinearized(
-        self, state: LearnerState, inputs: Any, target: Array, key: Array, rate: Rate, weight: Array, first: Update
+        self, state: KalmanState, inputs: Any, target: Array, key: Array, rate: Rate, weight: Array, first: Update
     ) -> tuple[Float[Array, " p"], Look, Update]:
         """The iterated filter: linearise where the last linearisation led, from the same prior, so y counts once."""
 
@@ -201,14 +204,14 @@ class Learner:
         ahead = jax.lax.fori_loop(0, self.control.relinearize - 1, improve, first.step)
         return ahead, *again(ahead)
 
-    def draw_keys(self, state: LearnerState) -> tuple[Array, Array]:
+    def draw_keys(self, state: KalmanState) -> tuple[Array, Array]:
         """The key to go on with and the one to draw with; where nothing is drawn, hashing a new one is not paid for."""
         if not self.fisher.random:
             return state.key, state.key
         next_key, draw_key = jax.random.split(state.key)
         return next_key, draw_key
 
-    def look(self, state: LearnerState, inputs: Any, target: Array, key: Array, at: Params | None = None) -> Look:
+    def look(self, state: KalmanState, inputs: Any, target: Array, key: Array, at: Params | None = None) -> Look:
         """The observation's quadratic around `at` (`state.params` unless given), seen from `state.params`."""
         outputs = self.model.outputs
         around = self.model.linearize(state.params if at is None else at, state.carry, inputs)
@@ -245,14 +248,14 @@ class Learner:
         rate = self.rates.at(count, prior_kept=self.prior_weight is not None)
         return Rate(keep=jnp.where(observed, rate.keep, 1.0), weight=rate.weight)
 
-    def weigh(self, state: LearnerState, seen: Seen, rate: Rate) -> tuple[Array, Array]:
+    def weigh(self, state: KalmanState, seen: Seen, rate: Rate) -> tuple[Array, Outliers]:
         """What the observation counts for, and how many outliers have now come in a row."""
         if self.robust is None:
             return jnp.ones_like(rate.keep), state.outliers
         gram = self.curvature.quadratic(state.curvature, seen.rows) / rate.keep
         return self.robust.weigh(surprise(seen.score, seen.factor, gram), state.outliers)
 
-    def update(self, state: LearnerState, look: Look, target: Array, rate: Rate, weight: Array) -> Update:
+    def update(self, state: KalmanState, look: Look, target: Array, rate: Rate, weight: Array) -> Update:
         """What is known after the observation, and the step that goes with it."""
         restore, offset = None, None
         if self.prior_weight is not None:
@@ -289,16 +292,17 @@ def online(
     rates: Rates | None = None,
     fisher: Fisher | None = None,
     prior_weight: ArrayLike | None = None,
-    step: StepControl | None = None,
+    step_control: StepControl | None = None,
     robust: Robust | None = None,
-) -> Learner:
+) -> KalmanLearner:
     """An online learner: the extended Kalman filter on the parameters, which is an online natural gradient (Thm 2).
 
     `prior_cov` is the covariance of theta before any data: a number, variances (a pytree like the parameters, or a
     vector), a matrix, or None (no knowledge; only curvatures that can start so). `rates` says how memory fades; the
     default never forgets. `prior_weight` keeps the prior at the weight of that many observations however much is
-    forgotten (Prop. 4). `step` bounds how far one observation may move its own prediction: `step_control()` unless
-    given, `step_control(cap=None)` for the paper to the letter. `robust` down-weights outliers; off unless given.
+    forgotten (Prop. 4). `step_control` bounds how far one observation may move its own prediction:
+    `nk.step_control()` unless given, `nk.step_control(cap=None)` for the paper to the letter. `robust` down-weights
+    outliers; off unless given.
 
     >>> import jax.numpy as jnp
     >>> import natkal as nk
@@ -317,13 +321,13 @@ def online(
             raise ValueError("prior_weight: Prop. 4 needs fisher_decay equal to the learning rate; leave it out")
     curvature = dense() if curvature is None else curvature
     check_fits(model, curvature)
-    return Learner(
+    return KalmanLearner(
         model=model,
         prior_cov=prior_cov,
         curvature=curvature,
         rates=rates,
         fisher=exact() if fisher is None else fisher,
         prior_weight=prior_weight,
-        control=step_control() if step is None else step,
+        control=default_step_control() if step_control is None else step_control,
         robust=robust,
     )

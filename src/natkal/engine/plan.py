@@ -153,9 +153,7 @@ def _measure(model: Model, curvature: Curvature, inputs: Any, target: Any, steps
 
     learner = online(model, curvature=curvature)
     rows = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (steps, *jnp.shape(leaf))), (inputs, jnp.asarray(target)))
-    scan = jax.jit(
-        lambda state, rows: jax.lax.scan(lambda s, row: (learner.step_unchecked(s, *row)[0], None), state, rows)[0]
-    )
+    scan = jax.jit(lambda state, rows: jax.lax.scan(lambda s, row: (learner.step(s, *row)[0], None), state, rows)[0])
     state = learner.init(model.params)
     jax.block_until_ready(scan(state, rows))
     times = []

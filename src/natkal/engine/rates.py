@@ -61,7 +61,7 @@ class Fading:
     def check_precision(self, dtype: DTypeLike) -> None:
         """1 - lambda must differ from 1."""
         amount = _schedule(self.amount)(jnp.ones(()))
-        if is_concrete(amount) and amount != 0 and np.asarray(1 - np.asarray(amount, float), dtype) == 1:
+        if is_concrete(amount) and np.asarray(amount) != 0 and np.asarray(1 - np.asarray(amount, float), dtype) == 1:
             raise ValueError(
                 f"fading: {float(np.asarray(amount))} has no effect in {np.dtype(dtype)}, as 1 - fading rounds to 1; "
                 "use a larger one (float32 tells 1e-7 from 0), or float64 parameters"

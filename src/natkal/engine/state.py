@@ -1,19 +1,19 @@
-"""What a learner knows, what it expects, and what an observation told it."""
+"""What a filter knows, and what an observation told it."""
 
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from natkal.engine.counter import Counter
-from natkal.families.base import Family
-from natkal.typing import Array, Bool, Float, Int, Params
+from natkal.engine.robust import Outliers
+from natkal.typing import Array, Bool, Float, Params
 
 
-class LearnerState(NamedTuple):
-    """All a learner knows.
+class KalmanState(NamedTuple):
+    """All that a filter knows.
 
-    `steps` counts the observations learned from, `outliers` the down-weighted ones in a row just now (robust learners).
+    `steps` counts the observations learned from, `outliers` what a robust learner knows of outliers.
     `prior_params` is the prior's centre where the prior is kept, None elsewhere.
     """
 
@@ -21,23 +21,13 @@ class LearnerState(NamedTuple):
     curvature: Any
     carry: Any
     steps: Counter
-    outliers: Int[Array, ""]
+    outliers: Outliers
     key: Array
     prior_params: Params | None
 
-
-class Prediction(NamedTuple):
-    """What is expected of y before it is seen.
-
-    `natural` and `mean` are the plug-in law's parameters. `natural_cov` is the covariance of the natural parameters
-    that comes from not knowing theta, and `total_cov` that of T(y) from both sources, the law's own noise and theta.
-    Both are None in the `StepInfo` of a learner that follows only a few combinations of many outputs.
-    """
-
-    natural: Float[Array, " k"]
-    mean: Float[Array, " k"]
-    natural_cov: Float[Array, "k k"] | None
-    total_cov: Float[Array, "k k"] | None
+    def __repr__(self) -> str:
+        steps = int(self.steps) if np.ndim(self.steps.low) == 0 else np.shape(self.steps.low)
+        return f"KalmanState(steps={steps}, params={short(self.params)}, curvature={short(self.curvature)})"
 
 
 class StepInfo(NamedTuple):
@@ -45,28 +35,19 @@ class StepInfo(NamedTuple):
 
     `log_prob` is that of y before learning from it (of its observed part; 0 where all of y is missing). `observed`:
     some of y was there. `accepted`: the step was finite and was taken; a step that was not leaves the state as it was.
-    `weight` is what the observation counted for, 1 unless a robust learner took it for an outlier.
+    `weight` is what the observation counted for, 1 unless a robust learner took it for an outlier. `keep` is the share
+    of the earlier evidence that was kept, 1 - lambda.
     """
 
     log_prob: Float[Array, ""]
-    prediction: Prediction
+    prediction: Any
     observed: Bool[Array, ""]
     accepted: Bool[Array, ""]
     weight: Float[Array, ""]
+    keep: Float[Array, ""]
 
 
-def make_prediction(outputs: Family, raw: Float[Array, " k"], raw_cov: Float[Array, "k k"] | None) -> Prediction:
-    """The plug-in law at `raw`, blurred by `raw_cov`: Cov[T] + Cov[T] natural_cov Cov[T], as d mean / d nu = Cov[T]."""
-    if raw_cov is None:
-        law = outputs.link(raw)
-        return Prediction(natural=law, mean=outputs.mean(law), natural_cov=None, total_cov=None)
-    natural, push = jax.linearize(outputs.link, raw)
-    link_jacobian = jax.vmap(push, out_axes=1)(jnp.eye(len(raw), dtype=raw.dtype))
-    natural_cov = link_jacobian @ raw_cov @ link_jacobian.T
-    noise_cov = outputs.cov(natural)
-    return Prediction(
-        natural=natural,
-        mean=outputs.mean(natural),
-        natural_cov=natural_cov,
-        total_cov=noise_cov + noise_cov @ natural_cov @ noise_cov,
-    )
+def short(tree: Any) -> str:
+    """A pytree in a few words: how many numbers, in how many arrays."""
+    leaves = jax.tree.leaves(tree)
+    return f"<{sum(int(np.size(leaf)) for leaf in leaves):,} numbers in {len(leaves)} arrays>"

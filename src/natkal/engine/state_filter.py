@@ -1,17 +1,18 @@
 """The general filter of Def. 5 on the safe forms: a state that moves, seen through any family."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 
+from natkal.compiling import jit_method
 from natkal.curvature import Curvature, Prior, Response, square_root
 from natkal.engine.checks import in_precision_of
-from natkal.engine.state import Prediction, make_prediction
-from natkal.engine.step_control import Seen, StepControl, step_control
+from natkal.engine.prediction import FilterPrediction, make_prediction
+from natkal.engine.step_control import Seen, StepControl
+from natkal.engine.step_control import step_control as default_step_control
 from natkal.families.base import Family
 from natkal.typing import Array, Bool, Float
 
@@ -36,7 +37,7 @@ class FilterInfo(NamedTuple):
     """Log p(y_t) before it was used, the prediction made for it, and whether a finite step was taken."""
 
     log_prob: Float[Array, ""]
-    prediction: Prediction
+    prediction: FilterPrediction
     accepted: Bool[Array, ""]
 
 
@@ -63,30 +64,16 @@ class StateFilter:
         """P_t in full."""
         return self.curvature.to_dense(state.curvature)
 
-    def predict(self, state: FilterState, inputs: Any) -> Prediction:
-        """What is expected of the next y."""
-        return self._predict(state, inputs)
-
-    def step(self, state: FilterState, inputs: Any, target: Any) -> tuple[FilterState, FilterInfo]:
-        """Transition, then observation; a NaN target is only predicted, and the state moves on."""
-        return self._step(state, inputs, target)
-
-    @functools.cached_property
-    def _predict(self):
-        return jax.jit(self.predict_unchecked)
-
-    @functools.cached_property
-    def _step(self):
-        return jax.jit(self.step_unchecked)
-
-    def predict_unchecked(self, state: FilterState, inputs: Any) -> Prediction:
-        """`predict` for use inside other transformations."""
+    @jit_method
+    def predict(self, state: FilterState, inputs: Any) -> FilterPrediction:
+        """The predictive law of the next y."""
         moved = self._moved(state, inputs)
         raw, rows = self._look(moved.estimate, inputs)
         return make_prediction(self.family, raw, self.curvature.quadratic(moved.curvature, rows))
 
-    def step_unchecked(self, state: FilterState, inputs: Any, target: Any) -> tuple[FilterState, FilterInfo]:
-        """`step` for use inside other transformations."""
+    @jit_method
+    def step(self, state: FilterState, inputs: Any, target: Any) -> tuple[FilterState, FilterInfo]:
+        """Transition, then observation; a NaN target is only predicted, and the state moves on."""
         inputs, target = in_precision_of(state.estimate, (inputs, jnp.asarray(target)))
         moved = self._moved(state, inputs)
         raw, rows = self._look(moved.estimate, inputs)
@@ -126,7 +113,7 @@ def state_filter(
     *,
     process_noise: Array | None = None,
     curvature: MovingCurvature | None = None,
-    step: StepControl | None = None,
+    step_control: StepControl | None = None,
 ) -> StateFilter:
     """The extended Kalman filter of Def. 5 for `s_t = transition(s_{t-1}, u_t) + N(0, Q)`, seen through any family.
 
@@ -146,5 +133,5 @@ def state_filter(
         family=family,
         process_noise=process_noise,
         curvature=square_root() if curvature is None else curvature,
-        control=step_control() if step is None else step,
+        control=default_step_control() if step_control is None else step_control,
     )

@@ -1,12 +1,12 @@
 """From one curvature to another in mid-stream: for instance from a diffuse start to a cheaper form."""
 
 from natkal.curvature import Prior
-from natkal.engine.learner import Learner
+from natkal.engine.learner import KalmanLearner
 from natkal.engine.prior import make_prior
-from natkal.engine.state import LearnerState
+from natkal.engine.state import KalmanState
 
 
-def switch(state: LearnerState, source: Learner, target: Learner) -> LearnerState:
+def switch(state: KalmanState, source: KalmanLearner, target: KalmanLearner) -> KalmanState:
     """The state of `source` as one of `target`: same parameters, same covariance, another curvature.
 
     The two learners must have the same parameters. The covariance goes over in full, so this is for small models or
@@ -16,7 +16,7 @@ def switch(state: LearnerState, source: Learner, target: Learner) -> LearnerStat
     prior = make_prior(target.model, state.params, target.prior_cov, scale=1.0, kept=target.prior_weight is not None)
     carried = Prior(cov=source.covariance(state), kept=prior.kept, layout=prior.layout)
     centre = state.params if state.prior_params is None else state.prior_params
-    return LearnerState(
+    return KalmanState(
         params=state.params,
         curvature=target.curvature.init(carried),
         carry=state.carry,

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from natkal.families.base import Event, Family, Natural, Raw
+from natkal.families.base import Event, Family, Natural, Raw, Support
 from natkal.typing import Array, Bool, Float
 
 
@@ -39,6 +39,11 @@ class Around(Family):
         return self.family.event_shape
 
     @property
+    def support(self) -> Support:
+        """The family's own."""
+        return self.family.support
+
+    @property
     def domain(self) -> str:
         """The family's own."""
         return self.family.domain
@@ -54,6 +59,10 @@ class Around(Family):
     def log_base(self, y: Event) -> Float[Array, ""]:
         """Log base(y)."""
         return self.family.log_base(self.inner(y))
+
+    def class_probabilities(self, mean: Natural) -> Float[Array, " classes"]:
+        """The family's own."""
+        return self.family.class_probabilities(mean)
 
     def natural(self, mean: Natural) -> Natural:
         """The family's own."""

@@ -1,7 +1,7 @@
 """What an observation is: the interface every exponential family answers (Appendix of the paper)."""
 
 import abc
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,8 @@ from natkal.typing import Array, Bool, Float, Num
 Natural = Float[Array, " k"]
 Raw = Float[Array, " raw"]
 Event = Num[Array, "..."]
+Support = Literal["real", "count", "positive", "classes", "other"]
+"""The kinds of y that have a predictive law of their own; "other" has moments and no quantiles."""
 
 
 class Observed(NamedTuple):
@@ -53,6 +55,11 @@ class Family(abc.ABC):
     def domain(self) -> str:
         """The possible values of y, in words: completes "target 7 is outside ..."."""
         return "the finite real numbers"
+
+    @property
+    def support(self) -> Support:
+        """Which kind of law stands for a prediction of y: what quantiles and intervals are taken from."""
+        return "other"
 
     @property
     def raw_dim(self) -> int:
@@ -107,6 +114,10 @@ class Family(abc.ABC):
     def error(self, natural: Natural, y: Event) -> Natural:
         """T(y) - mean(nu) = d log p(y | nu) / d nu   (Appendix; overridden where the difference would cancel)."""
         return as_float(self.sufficient_statistic(y), natural.dtype) - self.mean(natural)
+
+    def class_probabilities(self, mean: Natural) -> Float[Array, " classes"]:
+        """The probabilities of all K classes, from the mean parameters; for families of classes."""
+        raise ValueError(f"{self} has no classes")
 
     # -- in the coordinates of a network's output ----------------------------------------------------------------
 

@@ -100,6 +100,8 @@ class Bernoulli(Binomial):
     [0.5]
     """
 
+    support = "classes"
+
     n: int = dataclasses.field(default=1, init=False, repr=False)
 
     @property
@@ -110,6 +112,10 @@ class Bernoulli(Binomial):
     def log_base(self, y: Event) -> Float[Array, ""]:
         """Zero: the uniform measure on 0 and 1."""
         return jnp.zeros_like(as_float(y))
+
+    def class_probabilities(self, mean: Natural) -> Float[Array, " 2"]:
+        """Of 0 and of 1."""
+        return jnp.concatenate([1 - mean, mean])
 
     def sample(self, key: Array, natural: Natural) -> Event:
         """Draw 0 or 1."""

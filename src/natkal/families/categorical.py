@@ -126,6 +126,8 @@ class Categorical(Softmax):
     [-0.25, -0.25, 0.75, -0.25]
     """
 
+    support = "classes"
+
     k: int
     minimal: bool = dataclasses.field(default=True, kw_only=True)
     n: int = dataclasses.field(default=1, init=False, repr=False)
@@ -145,6 +147,12 @@ class Categorical(Softmax):
     def log_base(self, y: Event) -> Float[Array, ""]:
         """Zero: the uniform measure on the classes."""
         return jnp.zeros_like(as_float(y))
+
+    def class_probabilities(self, mean: Natural) -> Float[Array, " k"]:
+        """The mean itself; of a minimal family with the last class, whose probability is what is left."""
+        if mean.size == self.k:
+            return mean
+        return jnp.append(mean, jnp.maximum(1 - jnp.sum(mean), 0.0))
 
     def sample(self, key: Array, natural: Natural) -> Event:
         """Draw a label."""

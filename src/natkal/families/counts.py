@@ -16,6 +16,8 @@ from natkal.typing import Array, Float
 class _Counts(Family):
     """What the two share: one real statistic T(y) = y of a count y."""
 
+    support = "count"
+
     @property
     def dim(self) -> int:
         """One: T(y) = y."""

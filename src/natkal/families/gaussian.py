@@ -28,6 +28,8 @@ class Gaussian(Family):
     ([0.5], [0.5])
     """
 
+    support = "real"
+
     noise_cov: ArrayLike
 
     def __init__(self, cov: ArrayLike):
@@ -150,6 +152,8 @@ class GaussianUnknownVariance(Family):
     >>> GaussianUnknownVariance().score(jnp.array([1.0, 0.0]), jnp.array(3.0)).tolist()
     [2.0, 1.5]
     """
+
+    support = "real"
 
     @property
     def dim(self) -> int:

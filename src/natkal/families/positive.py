@@ -25,6 +25,8 @@ class Gamma(Family):
     [3.0]
     """
 
+    support = "positive"
+
     shape: ArrayLike
 
     def __post_init__(self) -> None:

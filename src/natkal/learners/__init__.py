@@ -1,27 +1,28 @@
-"""Many learners, mixed by likelihood; and the one to start with."""
+"""Learners made of filters, all of them the one `Learner` protocol."""
 
 from natkal.learners.auto import auto
 from natkal.learners.averaged import Averaged, averaged
 from natkal.learners.bank import Bank, BankInfo, BankState, bank
-from natkal.learners.ensemble import Ensemble, ensemble
+from natkal.learners.ensemble import ensemble
 from natkal.learners.mixture import Mixture
 from natkal.learners.monitor import Monitor, monitor
-from natkal.learners.predictive import voices_for
-from natkal.learners.scaled import Standardized
+from natkal.learners.predictive import laws_for
+from natkal.learners.scaled import Scaled
+from natkal.learners.selection import Selection
 
 __all__ = [
     "Averaged",
     "Bank",
     "BankInfo",
     "BankState",
-    "Ensemble",
     "Mixture",
     "Monitor",
-    "Standardized",
+    "Scaled",
+    "Selection",
     "auto",
     "averaged",
     "bank",
     "ensemble",
+    "laws_for",
     "monitor",
-    "voices_for",
 ]

@@ -1,57 +1,54 @@
 """Learners side by side, mixed by their running likelihood."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.scipy.special import logsumexp
 
-from natkal.engine import Learner, LearnerState, Prediction
-from natkal.engine.checks import check_observation, check_params, explain_shapes, in_precision_of
-from natkal.families.base import as_float
-from natkal.families.counts import NegativeBinomial, Poisson
-from natkal.learners.members import Group, Stepped, from_grid, from_learners
+from natkal.compiling import jit_method
+from natkal.engine import Learner
+from natkal.engine.checks import as_precision
+from natkal.engine.protocol import Feed
+from natkal.families.base import Family, as_float
+from natkal.learners.members import Group, from_grid, from_learners
 from natkal.learners.mixing import equal_log_weights, mix, regret_bound
-from natkal.learners.mixture import Mixture, distribution, mixed_moments, quantile, summarised
-from natkal.learners.predictive import Moments, Voices
-from natkal.models import Model
+from natkal.learners.mixture import Mixture, mixed_moments
+from natkal.learners.predictive import Laws, Moments, PlugIn
+from natkal.learners.selection import Selection, SelectionState, is_running, revived
 from natkal.typing import Array, Bool, Float, Int, Params
 
 
 class BankState(NamedTuple):
     """All members' states, group by group with a leading axis, and what is known of the members.
 
-    `log_weights` has a row for each member and a column for each of its voices. `memory` is the effective number of
-    observations each member remembers, `prior_left` the share of its prior that is not forgotten, `reseeded` how often
-    a member went bad and started again.
+    `noise` is what the predictive laws have learned beside each member. `log_weights` has a row for each member and a
+    column for each of its laws. `memory` is the effective number of observations each member remembers, `prior_left`
+    the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `selection`
+    says which members run, where not all do.
     """
 
-    members: tuple[LearnerState, ...]
-    voices: Any
+    members: tuple[Any, ...]
+    noise: Any
     log_weights: Float[Array, "m v"]
     memory: Float[Array, " m"]
     prior_left: Float[Array, " m"]
     reseeded: Int[Array, ""]
+    selection: SelectionState | None
 
-    @property
-    def params(self) -> Params:
-        """The parameters of the member with the largest weight."""
-        return _pick([group.params for group in self.members], _best(self.log_weights))
-
-    @property
-    def carry(self) -> Any:
-        """The memory of that member's model."""
-        return _pick([group.carry for group in self.members], _best(self.log_weights))
+    def __repr__(self) -> str:
+        members, laws = np.shape(self.log_weights)
+        return f"BankState({members} members in {len(self.members)} groups, {laws} laws each)"
 
 
 class BankInfo(NamedTuple):
     """What one observation told a bank.
 
-    `log_prob` is that of y under the mixture before learning; `expert_log_prob` that under each member and voice.
+    `log_prob` is that of y under the mixture before learning; `expert_log_prob` that under each member and law.
     `surprise` is the squared normalised innovation, about 1 on average where the law is right. `memory` and
     `prior_left` are the weighted means over the members. `accepted`: every member could take its step.
     """
@@ -67,18 +64,32 @@ class BankInfo(NamedTuple):
     reseeded: Int[Array, ""]
 
 
+class Told(NamedTuple):
+    """What one observation told of one member: its laws before it, and what became of the member."""
+
+    experts: Any
+    moments: Moments
+    log_prob: Float[Array, " v"]
+    observed: Bool[Array, ""]
+    good: Bool[Array, ""]
+    keep: Float[Array, ""]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bank:
-    """Pure functions `init`, `predict` and `step` on a `BankState`; build it with `bank`."""
+    """A learner made of learners; build it with `bank`. Members may have different models of the same observations."""
 
     groups: tuple[Group, ...]
-    voices: Voices | None
+    laws: Laws
     share: float
+    selection: Selection | None = None
+    scatter: float = 0.0
+    """How far from `params` members start: times a draw of each one's prior."""
 
-    @functools.cached_property
-    def model(self) -> Model:
-        """The model all members share."""
-        return self.groups[0].learner(0).model
+    @property
+    def outputs(self) -> Family:
+        """The law of an observation."""
+        return self.groups[0].first.outputs  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def size(self) -> int:
@@ -87,149 +98,183 @@ class Bank:
 
     @property
     def experts(self) -> int:
-        """How many laws are mixed: each member in each of its voices."""
-        return self.size * (1 if self.voices is None else self.voices.count)
+        """How many laws are mixed: each member with each of its predictive laws."""
+        return self.size * self.laws.count
+
+    def __repr__(self) -> str:
+        return f"Bank({self.size} members in {len(self.groups)} groups, {self.laws.count} laws each, {self.outputs})"
 
     def regret_bound(self, observations: int, switches: int = 0) -> float:
         """The most the bank can lose in all to its best expert, or to experts that take turns, in nats."""
         return regret_bound(self.experts, observations, self.share, switches)
 
-    def init(self, params: Params, key: Array | None = None) -> BankState:
-        """Every member at `params`, all experts at equal weight."""
-        check_params(self.model, params)
+    def init(self, params: Params | None = None, key: Array | None = None) -> BankState:
+        """Every member at `params` (each model's own unless given), all experts at equal weight."""
         keys = jax.random.split(jax.random.key(0) if key is None else key, self.size)
-        states, first = [], 0
-        for group in self.groups:
-            states.append(group.init(params, keys[first : first + group.size]))
-            first += group.size
-        dtype = jax.tree.leaves(states[0].params)[0].dtype
-        voices = 1 if self.voices is None else self.voices.count
-        memory = () if self.voices is None else _repeat(self.voices.start(dtype), self.size)
+        states = tuple(self._start(group, params, keys[rows]) for group, rows in self._rows())
+        dtype = next(leaf.dtype for leaf in jax.tree.leaves(states) if jnp.issubdtype(leaf.dtype, jnp.floating))
         return BankState(
-            members=tuple(states),
-            voices=memory,
-            log_weights=equal_log_weights((self.size, voices), dtype),
+            members=states,
+            noise=jax.tree.map(lambda leaf: jnp.repeat(leaf[None], self.size, axis=0), self.laws.start(dtype)),
+            log_weights=equal_log_weights((self.size, self.laws.count), dtype),
             memory=jnp.zeros(self.size, dtype),
             prior_left=jnp.ones(self.size, dtype),
             reseeded=jnp.zeros((), jnp.int32),
+            selection=None if self.selection is None else self.selection.init(self.sizes, dtype),
         )
 
+    def _start(self, group: Group, params: Params | None, keys: Array) -> Any:
+        states = group.init(params, keys)
+        if not self.scatter:
+            return states
+
+        def moved(learner: Learner, own: Any, key: Array) -> Any:
+            drawn = learner.sample(own, jax.random.fold_in(key, 1))
+            step = jax.tree.map(lambda at, to: at + self.scatter * (to - at), own.params, drawn)
+            return own._replace(params=step)
+
+        return group.map(moved, states, keys)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many members each group has."""
+        return tuple(group.size for group in self.groups)
+
+    @jit_method
     def predict(self, state: BankState, inputs: Any) -> Mixture:
-        """What the mixture expects of the next y for these inputs; learns nothing."""
-        check_observation(self.model, inputs)
-        with explain_shapes(self.model, state.params, state.carry, inputs):
-            return self._predict(state, inputs)
+        """The mixture's predictive law of the next y for these inputs; learns nothing."""
 
+        def ask(learner: Learner, kept: Any, state: Any, noise: Any) -> tuple[Any, tuple[Any, Moments]]:
+            return kept, self._laws_of(learner.predict(state, inputs), noise)
+
+        parts = [self._each(state, index, ask, (), state.members[index]) for index in range(len(self.groups))]
+        return self._mixture(state, *_joined([told for _, told in parts]))
+
+    @jit_method
     def step(self, state: BankState, inputs: Any, target: Any) -> tuple[BankState, BankInfo]:
-        """Predict, observe, learn: every member takes its own step, and the weights follow what each had said."""
-        check_observation(self.model, inputs, target)
-        with explain_shapes(self.model, state.params, state.carry, inputs):
-            return self._step(state, inputs, target)
+        """Predict, observe, learn: every member takes its own step, and the weights follow the members' likelihoods."""
+        target = as_precision(state.log_weights.dtype, jnp.asarray(target))
 
-    def prepare(self, state: BankState, inputs: Any) -> BankState:
-        """The state as it is: nothing in it depends on the shape of `inputs`."""
-        return state
+        def advance(learner: Learner, kept: Any, noise: Any) -> tuple[Any, tuple[Told, Any]]:
+            after, info = learner.step(kept, inputs, target)
+            experts, moments = self._laws_of(info.prediction, noise)
+            log_prob = jax.vmap(lambda law: self.laws.log_prob(law, target))(experts)
+            told = Told(
+                experts=experts,
+                moments=moments,
+                log_prob=jnp.where(info.observed, log_prob, 0.0),
+                observed=info.observed,
+                good=info.accepted & jnp.all(jnp.isfinite(info.prediction.mean)),
+                keep=getattr(info, "keep", jnp.ones_like(info.log_prob)),
+            )
+            return after, (told, self.laws.observe(noise, info.prediction, target))
 
-    def restart(self, state: BankState) -> BankState:
-        """Every member at the start of a new sequence; all that was learned stays."""
-        members = tuple(group.restart(own) for group, own in zip(self.groups, state.members, strict=True))
-        return state._replace(members=members)
-
-    @functools.cached_property
-    def _predict(self):
-        return jax.jit(self.predict_unchecked)
-
-    @functools.cached_property
-    def _step(self):
-        return jax.jit(self.step_unchecked)
-
-    def predict_unchecked(self, state: BankState, inputs: Any) -> Mixture:
-        """`predict` on values already checked, for use inside other transformations."""
-        parts = [group.predict(own, inputs) for group, own in zip(self.groups, state.members, strict=True)]
-        return self._mixture(state, _join(parts))
-
-    def step_unchecked(self, state: BankState, inputs: Any, target: Any) -> tuple[BankState, BankInfo]:
-        """`step` on values already checked, for use inside other transformations."""
-        inputs, target = in_precision_of(state.params, (inputs, jnp.asarray(target)))
-        stepped = [group.step(own, inputs, target) for group, own in zip(self.groups, state.members, strict=True)]
-        infos, keep = _join([part.infos for part in stepped]), _join([part.keep for part in stepped])
-        mixture = self._mixture(state, infos.prediction)
-        observed = infos.observed[0]
-        if self.voices is None:
-            log_probs, memory = infos.log_prob[:, None], state.voices
-        else:
-            voices = self.voices
-            said = jax.vmap(jax.vmap(lambda law: voices.log_prob(law, target)))(mixture.laws)
-            log_probs = jnp.where(observed, said, 0.0)
-            memory = jax.vmap(lambda own, seen: voices.listen(own, seen, target))(state.voices, infos.prediction)
-        log_prob, log_weights = mix(state.log_weights, log_probs, self.share)
+        parts = [self._each(state, index, advance, own) for index, own in enumerate(state.members)]
+        told, noise = _joined([each for _, each in parts])
+        running = self._running(state)
+        observed = jnp.any(told.observed)
+        mixture = self._mixture(state, told.experts, told.moments)
+        log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], told.log_prob, -jnp.inf), self.share)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
-        bad = ~infos.accepted | ~jnp.all(jnp.isfinite(infos.prediction.mean), axis=1)
+        bad = running & ~told.good
         learned = BankState(
-            members=self._reseeded(stepped, log_weights, bad),
-            voices=memory,
+            members=self._reseeded([after for after, _ in parts], log_weights, bad),
+            noise=jax.tree.map(lambda new, old: _where(running, new, old), noise, state.noise),
             log_weights=log_weights,
-            memory=jnp.where(observed, keep * state.memory + 1, state.memory),
-            prior_left=jnp.where(observed, keep * state.prior_left, state.prior_left),
+            memory=jnp.where(observed & running, told.keep * state.memory + 1, state.memory),
+            prior_left=jnp.where(observed & running, told.keep * state.prior_left, state.prior_left),
             reseeded=state.reseeded + jnp.sum(bad, dtype=jnp.int32),
+            selection=state.selection,
         )
+        if self.selection is not None:
+            learned = self.selection.after(learned, told.log_prob, log_prob, observed, self.sizes)
         weights = jnp.sum(mixture.weights, axis=1)
         return learned, BankInfo(
-            log_prob=log_prob,
+            log_prob=jnp.where(observed, log_prob, 0.0),
             prediction=mixture,
             observed=observed,
             accepted=~jnp.any(bad),
-            expert_log_prob=log_probs,
-            surprise=jnp.where(observed, _surprise(self.model, mixture, target), 0.0),
+            expert_log_prob=told.log_prob,
+            surprise=jnp.where(observed, _surprise(mixture, target), 0.0),
             memory=weights @ learned.memory,
             prior_left=weights @ learned.prior_left,
             reseeded=learned.reseeded,
         )
 
-    def cdf(self, prediction: Mixture, y: Any) -> Array:
-        """P(Y <= y), entry by entry; stacked predictions of `run` take one y each."""
-        return _over_rows(self, prediction, lambda one, value: distribution(self._spoken, one, value), y)
+    def restart(self, state: BankState) -> BankState:
+        """Every member at the start of a new sequence; all that was learned stays."""
+        members = tuple(
+            group.map(lambda learner, own: learner.restart(own), own)
+            for group, own in zip(self.groups, state.members, strict=True)
+        )
+        return state._replace(members=members)
 
-    def quantile(self, prediction: Mixture, probability: float) -> Array:
-        """The y below which lies this probability; stacked predictions of `run` give one each."""
-        whole = isinstance(self.model.outputs, Poisson | NegativeBinomial)
+    def forecast(self, state: BankState, inputs: Any, horizon: int, feed: Feed | None = None) -> Mixture:
+        """The mixture of the members' own forecasts, with today's weights, as one stacked prediction."""
 
-        def find(one: Mixture, probability: Array) -> Array:
-            return quantile(self._spoken, summarised(self._spoken, one), probability, whole)
+        def ahead(learner: Learner, own: Any, noise: Any) -> tuple[Any, Moments]:
+            predictions = learner.forecast(own, inputs, horizon, feed)
+            return jax.vmap(lambda one: self._laws_of(one, noise))(predictions)
 
-        return _over_rows(self, prediction, find, probability)
+        parts = [
+            group.map(ahead, own, jax.tree.map(lambda leaf, rows=rows: leaf[rows], state.noise))
+            for (group, rows), own in zip(self._rows(), state.members, strict=True)
+        ]
+        by_step = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), _joined(parts))
+        return jax.vmap(lambda experts, moments: self._mixture(state, experts, moments))(*by_step)
 
-    def interval(self, prediction: Mixture, level: float = 0.9) -> tuple[Array, Array]:
-        """The central interval that should hold y with probability `level`."""
-        if not 0 < level < 1:
-            raise ValueError(f"level: must lie strictly between 0 and 1, got {level}")
-        return self.quantile(prediction, (1 - level) / 2), self.quantile(prediction, (1 + level) / 2)
+    def sample(self, state: BankState, key: Array) -> Params:
+        """A member by its weight, then a draw of its parameters; for members of one model."""
+        _check_one_model("sample", state)
+        member_key, draw_key = jax.random.split(key)
+        weights = logsumexp(state.log_weights, axis=1)
+        draws = [
+            group.map(lambda learner, own, key: learner.sample(own, key), own, jax.random.split(draw_key, group.size))
+            for group, own in zip(self.groups, state.members, strict=True)
+        ]
+        chosen = jax.random.categorical(member_key, weights)
+        return jax.tree.map(lambda leaf: leaf[chosen], _joined(draws))
 
-    def best(self, state: BankState) -> tuple[Learner, LearnerState]:
-        """The member with the largest weight, as a learner of its own."""
-        index = int(_best(state.log_weights))
-        for group, states in zip(self.groups, state.members, strict=True):
-            if index < group.size:
-                return group.learner(index), jax.tree.map(lambda leaf, at=index: leaf[at], states)
-            index -= group.size
+    def covariance(self, state: BankState) -> Float[Array, "p p"]:
+        """The mean of the members' covariances plus the covariance of their parameters; for members of one model."""
+        _check_one_model("covariance", state)
+        weights = jnp.exp(logsumexp(state.log_weights, axis=1))
+        covs = _joined(
+            [
+                group.map(lambda learner, own: learner.covariance(own), own)
+                for group, own in zip(self.groups, state.members, strict=True)
+            ]
+        )
+        params = _joined([jax.vmap(lambda own: ravel_pytree(own)[0])(own.params) for own in state.members])
+        apart = params - (weights @ params)[None]
+        return jnp.einsum("m,mij->ij", weights, covs) + jnp.einsum("m,mi,mj->ij", weights, apart, apart)
+
+    def best(self, state: BankState) -> tuple[Learner, Any]:
+        """The member with the largest weight, as a learner of its own, and its state."""
+        index = int(jnp.argmax(logsumexp(state.log_weights, axis=1)))
+        for (group, rows), states in zip(self._rows(), state.members, strict=True):
+            if index < rows.stop:
+                own = index - rows.start
+                return group.learner(own), jax.tree.map(lambda leaf, own=own: leaf[own], states)
         raise AssertionError("an index within the bank")
 
     def prune(self, state: BankState, keep: int) -> tuple["Bank", BankState]:
         """The `keep` members of largest weight and their states; a smaller bank, quicker by as much."""
         if not 1 <= keep <= self.size:
             raise ValueError(f"keep: must lie in 1..{self.size}, got {keep}")
+        if self.selection is not None:
+            raise ValueError("prune: this bank selects its members by itself")
         chosen = np.sort(np.argsort(-np.asarray(logsumexp(state.log_weights, axis=1)))[:keep])
-        groups, members, first = [], [], 0
-        for group, states in zip(self.groups, state.members, strict=True):
-            own = [int(index - first) for index in chosen if first <= index < first + group.size]
-            first += group.size
+        groups, members = [], []
+        for (group, rows), states in zip(self._rows(), state.members, strict=True):
+            own = [int(index - rows.start) for index in chosen if rows.start <= index < rows.stop]
             if own:
                 groups.append(group.take(own))
                 members.append(jax.tree.map(lambda leaf, own=own: leaf[np.asarray(own)], states))
         weights = state.log_weights[chosen]
         return dataclasses.replace(self, groups=tuple(groups)), state._replace(
             members=tuple(members),
-            voices=jax.tree.map(lambda leaf: leaf[chosen], state.voices),
+            noise=jax.tree.map(lambda leaf: leaf[chosen], state.noise),
             log_weights=weights - logsumexp(weights),
             memory=state.memory[chosen],
             prior_left=state.prior_left[chosen],
@@ -238,19 +283,18 @@ class Bank:
     def grow(self, state: BankState, learners: Sequence[Learner]) -> tuple["Bank", BankState]:
         """More members, which start from the best one's parameters with their own prior; they share its weight."""
         added = from_learners(learners)
-        if added[0].learner(0).model is not self.model:
-            raise ValueError("learners: all members of a bank share one model")
         count = sum(group.size for group in added)
-        best, params = _best(state.log_weights), state.params
+        best = jnp.argmax(logsumexp(state.log_weights, axis=1))
+        params = self.best(state)[1].params
         members = tuple(group.init(params, jax.random.split(jax.random.key(self.size), group.size)) for group in added)
-        # the best member's own weight is split evenly between itself and the newcomers, voice by voice
+        # the best member's own weight is split evenly between itself and the new members, law by law
         split = state.log_weights[best] - jnp.log(count + 1.0).astype(state.log_weights.dtype)
         log_weights = state.log_weights.at[best].set(split)
         dtype = log_weights.dtype
         grown = state._replace(
             members=state.members + members,
-            voices=jax.tree.map(
-                lambda leaf: jnp.concatenate([leaf, jnp.repeat(leaf[best][None], count, axis=0)]), state.voices
+            noise=jax.tree.map(
+                lambda leaf: jnp.concatenate([leaf, jnp.repeat(leaf[best][None], count, axis=0)]), state.noise
             ),
             log_weights=jnp.concatenate([log_weights, jnp.repeat(split[None], count, axis=0)]),
             memory=jnp.concatenate([state.memory, jnp.zeros(count, dtype)]),
@@ -258,65 +302,80 @@ class Bank:
         )
         return dataclasses.replace(self, groups=self.groups + added), grown
 
-    @property
-    def _spoken(self) -> Voices:
-        if self.voices is None:
-            raise ValueError("voices: this bank mixes its members' own laws, which have no quantiles; use nk.auto")
-        return self.voices
+    def _rows(self) -> list[tuple[Group, slice]]:
+        """Every group with the rows of its members in what is stacked over all of them."""
+        ends = np.cumsum(self.sizes).tolist()
+        return [(group, slice(end - group.size, end)) for group, end in zip(self.groups, ends, strict=True)]
 
-    def _mixture(self, state: BankState, predictions: Prediction) -> Mixture:
+    def _each(self, state: BankState, index: int, function: Callable[..., Any], kept: Any, *stacked: Any) -> Any:
+        """`function(learner, kept, *stacked, noise)` of each member of a group that runs."""
+        group, rows = self._rows()[index]
+        noise = jax.tree.map(lambda leaf: leaf[rows], state.noise)
+        if state.selection is None:
+            return group.map(function, kept, *stacked, noise)
+        return group.map_running(function, state.selection.running[index], kept, *stacked, noise)
+
+    def _running(self, state: BankState) -> Bool[Array, " m"]:
+        """Which members run."""
+        if state.selection is None:
+            return jnp.ones(self.size, bool)
+        return jnp.concatenate([is_running(running) for running in state.selection.running])
+
+    def _laws_of(self, prediction: Any, noise: Any) -> tuple[Any, Moments]:
+        experts = self.laws.laws(noise, prediction)
+        return experts, jax.vmap(self.laws.moments)(experts)
+
+    def _mixture(self, state: BankState, experts: Any, moments: Moments) -> Mixture:
+        running = self._running(state)
         weights = jnp.exp(state.log_weights)
-        if self.voices is None:
-            covs = predictions.total_cov
-            if covs is None:
-                covs = jax.vmap(self.model.outputs.cov)(predictions.natural)
-            laws, moments = (), Moments(mean=predictions.mean[:, None], cov=covs[:, None])
-        else:
-            laws = jax.vmap(self.voices.speak)(state.voices, predictions)
-            moments = jax.vmap(jax.vmap(self.voices.moments))(laws)
+        if state.selection is not None:
+            weights = jnp.where(running[:, None], weights, 0.0)
+            weights = weights / jnp.sum(weights)
         together = mixed_moments(weights, moments)
-        shape = self.model.outputs.event_shape
         return Mixture(
             mean=together.mean,
-            total_cov=together.cov,
+            spread=together.cov,
             weights=weights,
-            laws=laws,
-            location=jnp.zeros(shape, weights.dtype),
-            scale=jnp.ones(shape, weights.dtype),
+            experts=experts,
+            laws=self.laws,
+            family=self.outputs,
         )
 
-    def _reseeded(
-        self, stepped: Sequence[Stepped], log_weights: Float[Array, "m v"], bad: Bool[Array, " m"]
-    ) -> tuple[LearnerState, ...]:
+    def _reseeded(self, members: Sequence[Any], log_weights: Array, bad: Bool[Array, " m"]) -> tuple[Any, ...]:
         """Bad members become copies of the best good one of their group; where none is good, all stay as they are."""
-        members, first = [], 0
-        for group, part in zip(self.groups, stepped, strict=True):
-            rows = slice(first, first + group.size)
-            first += group.size
-            members.append(_reseed(part.states, bad[rows], log_weights[rows]))
-        return tuple(members)
+        return tuple(
+            revived(own, bad[rows] & jnp.any(~bad[rows]), log_weights[rows], ~bad[rows])
+            for (_, rows), own in zip(self._rows(), members, strict=True)
+        )
+
+
+def _check_one_model(what: str, state: BankState) -> None:
+    shapes = {str(jax.tree.map(lambda leaf: leaf.shape[1:], own.params)) for own in state.members}
+    if len(shapes) > 1:
+        raise ValueError(f"{what}: the members of this bank have different models; ask one of them (`best`)")
 
 
 def bank(
-    learners: Sequence[Any] | Callable[..., Learner],
+    learners: Sequence[Learner] | Callable[..., Learner],
     *,
     grid: Mapping[str, Sequence[Any]] | None = None,
     share: float = 1e-3,
-    voices: Voices | None = None,
+    laws: Laws | None = None,
 ) -> Bank:
     """Learners side by side, their predictions mixed by how likely each made the data so far.
 
-    `learners` is a list of learners of one model, or a function that makes one from the names of `grid`, whose points
-    then all run; those that differ in numbers only (prior, fading, prior weight) are computed as one. The mixture's log
-    loss is never above that of its best member by more than `regret_bound`, ln(M) in all for `share` 0. `share` lets
-    weights come back when another member becomes the best: that much of the weight is dealt out evenly at each step.
+    `learners` is a list of learners of the same observations, or a function that makes one from the names of `grid`,
+    whose points then all run; those that differ in numbers only (prior, fading, prior weight) are computed as one. The
+    mixture's log loss is never above that of its best member by more than `regret_bound`, ln(M) in all for `share` 0.
+    `share` lets weights come back when another member becomes the best: that much of the weight is dealt out evenly at
+    each step. `laws` are the predictive laws around each member's prediction, its own unless given.
 
     >>> import jax.numpy as jnp
     >>> import natkal as nk
     >>> model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
     >>> mixed = nk.bank([nk.online(model, prior_cov=cov) for cov in (0.1, 10.0)], share=0.0)
-    >>> state, info = nk.run(mixed, mixed.init(jnp.zeros(())), jnp.ones(9), jnp.full(9, 3.0))
-    >>> mixed.size, round(float(state.params), 2)  # the wide prior was right
+    >>> state, info = nk.run(mixed, mixed.init(), jnp.ones(9), jnp.full(9, 3.0))
+    >>> mixed.size, round(float(mixed.best(state)[1].params), 2)  # the wide prior was right
     (2, 2.97)
     """
     if not 0 <= share < 1:
@@ -328,59 +387,25 @@ def bank(
     elif grid is not None:
         raise ValueError("grid: only goes with a function that makes a learner from its names")
     else:
+        for learner in learners:
+            if not isinstance(learner, Learner):
+                raise ValueError(f"learners: {type(learner).__name__} is not a learner")
         groups = from_learners(learners)
-    return Bank(groups=groups, voices=voices, share=share)
+    made = Bank(groups=groups, laws=PlugIn(None) if laws is None else laws, share=share)  # pyright: ignore[reportArgumentType]
+    return dataclasses.replace(made, laws=PlugIn(made.outputs)) if laws is None else made
 
 
-def _best(log_weights: Float[Array, "m v"]) -> Int[Array, ""]:
-    return jnp.argmax(logsumexp(log_weights, axis=1))
-
-
-def _pick(parts: Sequence[Any], index: Array) -> Any:
-    """One member's part of states that are stacked group by group."""
-    return jax.tree.map(lambda leaf: leaf[index], _join(parts))
-
-
-def _join(parts: Sequence[Any]) -> Any:
+def _joined(parts: Sequence[Any]) -> Any:
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
-def _repeat(memory: Any, count: int) -> Any:
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), memory)
+def _where(condition: Bool[Array, " m"], new: Array, old: Array) -> Array:
+    return jnp.where(condition.reshape(condition.shape + (1,) * (new.ndim - 1)), new, old)
 
 
-def _reseed(states: LearnerState, bad: Bool[Array, " m"], log_weights: Float[Array, "m v"]) -> LearnerState:
-    """A copy of the best good member in the place of each bad one, its own random key kept.
-
-    A loop that hardly ever runs: where nothing is bad it leaves the states in place, while a `cond` would copy them.
-    """
-
-    def copy(carried: tuple[LearnerState, Bool[Array, " m"]]) -> tuple[LearnerState, Bool[Array, " m"]]:
-        states, bad = carried
-        source = jnp.argmax(jnp.where(bad, -jnp.inf, logsumexp(log_weights, axis=1)))
-
-        def one(leaf: Array) -> Array:
-            where = bad.reshape(bad.shape + (1,) * (leaf.ndim - 1))
-            return jnp.where(where, leaf[source][None], leaf)
-
-        return jax.tree.map(one, states._replace(key=None))._replace(key=states.key), jnp.zeros_like(bad)
-
-    return jax.lax.while_loop(lambda carried: jnp.any(carried[1]) & ~jnp.all(carried[1]), copy, (states, bad))[0]
-
-
-def _surprise(model: Model, mixture: Mixture, target: Array) -> Float[Array, ""]:
-    """(T - mean)' Cov^+ (T - mean) / rank, entry by entry: the mean over entries of squared standardised errors."""
-    dtype = mixture.mean.dtype
-    statistic = as_float(model.outputs.sufficient_statistic(target), dtype)
-    variance = jnp.diagonal(mixture.total_cov)
+def _surprise(mixture: Mixture, target: Array) -> Float[Array, ""]:
+    """Mean over entries of (T - mean)^2 / variance."""
+    statistic = as_float(mixture.family.sufficient_statistic(target), mixture.mean.dtype)
+    variance = mixture.mean * (1 - mixture.mean) if mixture.spread is None else jnp.diagonal(mixture.spread)
     square = jnp.square(statistic - mixture.mean) / jnp.where(variance > 0, variance, 1.0)
     return jnp.nanmean(jnp.where(variance > 0, square, jnp.nan))
-
-
-def _over_rows(bank: Bank, prediction: Mixture, compute: Callable[[Mixture, Array], Array], value: Any) -> Array:
-    """`compute` for one prediction, or for each of a stack."""
-    dtype = prediction.mean.dtype
-    if prediction.mean.ndim == 1:
-        return jax.jit(compute)(prediction, jnp.asarray(value, dtype))
-    stacked = jnp.ndim(value) > 0
-    return jax.jit(jax.vmap(compute, in_axes=(0, 0 if stacked else None)))(prediction, jnp.asarray(value, dtype))

@@ -1,6 +1,7 @@
 """Learners that differ in numbers only, run as one under `vmap`."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,17 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.engine import Learner, LearnerState, StepInfo, counter
+from natkal.engine import KalmanLearner, Learner
 from natkal.engine.rates import Fading
-from natkal.typing import Array, Float, Params
+from natkal.typing import Array, Int, Params
 
 
-class Stepped(NamedTuple):
-    """What one observation did to each member, `keep` being the share of old evidence it kept."""
+class RunningMembers(NamedTuple):
+    """Which members of a group run: the first `count` of `order`."""
 
-    states: LearnerState
-    infos: StepInfo
-    keep: Float[Array, " m"]
+    order: Int[Array, " m"]
+    count: Int[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,32 +34,42 @@ class Group:
         """How many members."""
         return len(jax.tree.leaves(self.values)[0])
 
+    @functools.cached_property
+    def first(self) -> Learner:
+        """The first member, for what all of them share."""
+        return self.learner(0)
+
     def learner(self, member: int) -> Learner:
         """One of them, by itself."""
         return self.make(jax.tree.map(lambda leaf: leaf[member], self.values))
 
-    def init(self, params: Params, keys: Array) -> LearnerState:
+    def init(self, params: Params | None, keys: Array) -> Any:
         """Every member at `params`."""
         return jax.vmap(lambda value, key: self.make(value).init(params, key))(self.values, keys)
 
-    def step(self, states: LearnerState, inputs: Any, target: Any) -> Stepped:
-        """Every member takes its own step."""
+    def map(self, function: Callable[..., Any], *stacked: Any) -> Any:
+        """`function(learner, *parts)` for every member, with its own part of each stacked pytree."""
+        return jax.vmap(lambda value, *parts: function(self.make(value), *parts))(self.values, *stacked)
 
-        def one(value: Any, state: LearnerState) -> Stepped:
-            learner = self.make(value)
-            new, info = learner.step_unchecked(state, inputs, target)
-            count = counter.value(counter.increment(state.steps), info.log_prob.dtype)
-            return Stepped(states=new, infos=info, keep=learner.rate(count, info.observed).keep)
+    def map_running(self, function: Callable[..., Any], running: "RunningMembers", kept: Any, *stacked: Any) -> Any:
+        """`function(learner, kept, *parts) -> (kept, told)` for the members that run, one after the other.
 
-        return jax.vmap(one)(self.values, states)
+        A loop whose length is data: a member that does not run costs nothing, keeps its state and tells zeros, and
+        starting or stopping one compiles nothing.
+        """
 
-    def predict(self, states: LearnerState, inputs: Any) -> Any:
-        """Every member's prediction."""
-        return jax.vmap(lambda value, state: self.make(value).predict_unchecked(state, inputs))(self.values, states)
+        def one(member: Array, states: Any) -> Any:
+            own = jax.tree.map(lambda leaf: leaf[member], (self.values, states, *stacked))
+            return function(self.make(own[0]), *own[1:])
 
-    def restart(self, states: LearnerState) -> LearnerState:
-        """Every member at the start of a new sequence."""
-        return jax.vmap(lambda value, state: self.make(value).restart(state))(self.values, states)
+        shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32), kept)[1]
+        silent = jax.tree.map(lambda leaf: jnp.zeros((self.size, *leaf.shape), leaf.dtype), shapes)
+
+        def body(turn: Array, carried: Any) -> Any:
+            member = running.order[turn]
+            return jax.tree.map(lambda whole, part: whole.at[member].set(part), carried, one(member, carried[0]))
+
+        return jax.lax.fori_loop(0, running.count, body, (kept, silent))
 
     def take(self, members: Sequence[int]) -> "Group":
         """Some of the members."""
@@ -77,28 +87,25 @@ def from_grid(make: Callable[..., Learner], grid: Mapping[str, Sequence[Any]]) -
     return Group(make=lambda point: make(**point), values=values)
 
 
-def from_learners(learners: Sequence[Any]) -> tuple[Group, ...]:
+def from_learners(learners: Sequence[Learner]) -> tuple[Group, ...]:
     """Groups of learners that differ only in numbers, in the order in which each group first appears."""
     if not learners:
         raise ValueError("learners: a bank needs at least one")
+    groups: list[list[Learner]] = []
     for learner in learners:
-        if not isinstance(learner, Learner):
-            raise ValueError(f"learners: {type(learner).__name__} is not a learner made by online")
-        if learner.model is not learners[0].model:
-            raise ValueError("learners: all members of a bank share one model")
-    kinds: list[list[int]] = []
-    for index, learner in enumerate(learners):
-        for kind in kinds:
-            if _same_structure(learners[kind[0]], learner):
-                kind.append(index)
-                break
+        alike = next((group for group in groups if _differ_in_numbers(group[0], learner)), None)
+        if alike is None:
+            groups.append([learner])
         else:
-            kinds.append([index])
-    return tuple(_stack([learners[index] for index in kind]) for kind in kinds)
+            alike.append(learner)
+    return tuple(_stacked(group) for group in groups)
 
 
-def _stack(learners: Sequence[Learner]) -> Group:
+def _stacked(learners: Sequence[Any]) -> Group:
+    """Learners of one structure; a learner that natkal does not know is a group of its own."""
     first = learners[0]
+    if not isinstance(first, KalmanLearner):
+        return Group(make=lambda value: first, values=np.zeros(1))
 
     def make(value: Any) -> Learner:
         rates = Fading(amount=value["fading"]) if "fading" in value else first.rates
@@ -110,8 +117,8 @@ def _stack(learners: Sequence[Learner]) -> Group:
     return Group(make=make, values=jax.tree.map(lambda *leaves: jnp.stack(jnp.asarray(leaves)), *values))
 
 
-def _numbers(learner: Learner) -> dict[str, Any]:
-    """What may differ within a group."""
+def _numbers(learner: KalmanLearner) -> dict[str, Any]:
+    """The settings that may differ within a group."""
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), learner.prior_cov)
     values = {"prior_cov": prior}
     if _constant_fading(learner):
@@ -121,12 +128,14 @@ def _numbers(learner: Learner) -> dict[str, Any]:
     return values
 
 
-def _constant_fading(learner: Learner) -> bool:
+def _constant_fading(learner: KalmanLearner) -> bool:
     return isinstance(learner.rates, Fading) and not callable(learner.rates.amount)
 
 
-def _same_structure(one: Learner, other: Learner) -> bool:
-    """Whether two learners differ in numbers alone."""
+def _differ_in_numbers(one: Any, other: Any) -> bool:
+    """Whether two learners are filters of one model that differ in numbers alone."""
+    if not (isinstance(one, KalmanLearner) and isinstance(other, KalmanLearner)) or one.model is not other.model:
+        return False
     if one.prior_cov is None or other.prior_cov is None:
         return False
     if not (_constant_fading(one) and _constant_fading(other)) and one.rates is not other.rates:

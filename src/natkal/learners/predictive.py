@@ -1,4 +1,4 @@
-"""What a member may say: several laws around its one prediction, the noise learned where the family has one."""
+"""Predictive laws built from one prediction: the same filter at several temperatures, dispersions or noise levels."""
 
 import dataclasses
 import math
@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammainc, gammaincc, gammaln, ndtr
+from jax.scipy.special import gammaln
 
-from natkal.engine import Prediction
+from natkal.engine.distributions import count_cdf, gamma_cdf, matched_cdf, student_cdf
+from natkal.engine.prediction import FilterPrediction
 from natkal.families import (
     Bernoulli,
     Binomial,
@@ -32,18 +33,25 @@ SHARPNESSES = (0.25, 0.5, 1.0, 2.0, 4.0)
 NOISE_MEMORIES = (50.0, 2000.0)
 NOISE_WIDTHS = (0.7, 1.0)
 TRACKING_RATES = (0.0, 0.1, 0.5)
+LARGEST_SURPRISE = 25.0
+"""The most that one squared innovation counts for, in multiples of the usual one."""
+LARGEST_LEVEL = 5.0
+"""The most that one residual moves the level of a law that follows the residuals, in usual deviations."""
 
 
 class Moments(NamedTuple):
-    """Mean and covariance of T(y) under one law."""
+    """Mean and covariance of T(y) under one law; the covariance is None where it follows from the mean (classes)."""
 
     mean: Float[Array, " k"]
-    cov: Float[Array, "k k"]
+    cov: Float[Array, "k k"] | None
 
 
 @runtime_checkable
-class Voices(Protocol):
-    """Laws made from one prediction. `memory` is what they have learned of the noise; a law is any pytree."""
+class Laws(Protocol):
+    """Predictive laws made from one filter's prediction; a law is any pytree.
+
+    `memory` is what was learned of the noise beside the filter. It has one entry for each member of a bank.
+    """
 
     @property
     def count(self) -> int:
@@ -54,11 +62,11 @@ class Voices(Protocol):
         """The memory before any observation."""
         ...
 
-    def speak(self, memory: Any, prediction: Prediction) -> Any:
-        """The laws, along a leading axis."""
+    def laws(self, memory: Any, prediction: FilterPrediction) -> Any:
+        """All laws, along a leading axis."""
         ...
 
-    def listen(self, memory: Any, prediction: Prediction, y: Event) -> Any:
+    def observe(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
         """The memory after y."""
         ...
 
@@ -74,17 +82,69 @@ class Voices(Protocol):
         """P(Y <= y) under one law, entry by entry; classes have none."""
         ...
 
+    def sample(self, law: Any, key: Array) -> Array:
+        """One draw of y under one law."""
+        ...
+
+    def rescaled(self, law: Any, location: Array, scale: Array) -> Any:
+        """The law of `location + scale y` where this one is the law of y."""
+        ...
+
 
 class _Memoryless:
-    """Voices that learn nothing of their own."""
+    """Laws that learn nothing of their own, of targets that are not rescaled."""
 
     def start(self, dtype: Any) -> tuple[()]:
         """Nothing."""
         return ()
 
-    def listen(self, memory: tuple[()], prediction: Prediction, y: Event) -> tuple[()]:
+    def observe(self, memory: tuple[()], prediction: FilterPrediction, y: Event) -> tuple[()]:
         """Nothing to learn."""
         return memory
+
+    def rescaled(self, law: Any, location: Array, scale: Array) -> Any:
+        """The law itself: classes have no units."""
+        return law
+
+
+class OwnLaw(NamedTuple):
+    """A filter's own law: natural parameters, and the moments that parameter uncertainty makes wider."""
+
+    natural: Float[Array, " k"]
+    moments: Moments
+
+
+@dataclasses.dataclass(frozen=True)
+class PlugIn(_Memoryless):
+    """The filter's own law and no other; quantiles are those of the law with its mean and covariance."""
+
+    family: Family
+    count = 1
+
+    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> OwnLaw:
+        """One."""
+        cov = prediction.cov
+        if cov is None:
+            cov = self.family.cov(prediction.natural)
+        law = OwnLaw(natural=prediction.natural, moments=Moments(mean=prediction.mean, cov=cov))
+        return jax.tree.map(lambda leaf: leaf[None], law)
+
+    def log_prob(self, law: OwnLaw, y: Event) -> Float[Array, ""]:
+        """The family's."""
+        return self.family.log_prob(law.natural, y)
+
+    def moments(self, law: OwnLaw) -> Moments:
+        """Noise and parameter uncertainty together."""
+        return law.moments
+
+    def cdf(self, law: OwnLaw, y: Array) -> Array:
+        """That of the law with these moments."""
+        mean, variance = law.moments.mean, jnp.diagonal(law.moments.cov)
+        return matched_cdf(self.family.support, *(jnp.reshape(x, jnp.shape(y)) for x in (mean, variance)), y)
+
+    def sample(self, law: OwnLaw, key: Array) -> Array:
+        """The family's."""
+        return self.family.sample(key, law.natural)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +159,7 @@ class Tempered(_Memoryless):
         """One for each temperature."""
         return len(self.temperatures)
 
-    def speak(self, memory: tuple[()], prediction: Prediction) -> Float[Array, "v k"]:
+    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> Float[Array, "v k"]:
         """nu / T."""
         return prediction.natural[None] / jnp.asarray(self.temperatures, prediction.natural.dtype)[:, None]
 
@@ -109,11 +169,16 @@ class Tempered(_Memoryless):
 
     def moments(self, law: Float[Array, " k"]) -> Moments:
         """The family's."""
-        return Moments(mean=self.family.mean(law), cov=self.family.cov(law))
+        follows = self.family.support == "classes"
+        return Moments(mean=self.family.mean(law), cov=None if follows else self.family.cov(law))
 
     def cdf(self, law: Float[Array, " k"], y: Array) -> Array:
-        """Refused: the family states none."""
-        raise ValueError(f"quantiles: {self.family} has none here; use the prediction's mean")
+        """Refused: classes have no order."""
+        raise ValueError(f"quantiles: {self.family} has none; use probabilities")
+
+    def sample(self, law: Float[Array, " k"], key: Array) -> Array:
+        """The family's."""
+        return self.family.sample(key, law)
 
 
 class Spread(NamedTuple):
@@ -137,7 +202,7 @@ class SameMean(_Memoryless):
         """One for each dispersion."""
         return len(self.dispersions)
 
-    def speak(self, memory: tuple[()], prediction: Prediction) -> Spread:
+    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> Spread:
         """The member's mean, each dispersion."""
         dispersions = jnp.asarray(self.dispersions, prediction.mean.dtype)
         return Spread(
@@ -156,12 +221,13 @@ class SameMean(_Memoryless):
         """By incomplete beta and gamma functions."""
         return self.distribution(law.mean[0], law.dispersion, y)
 
-    def summary(self, moments: Moments) -> Spread:
-        """One law with this mean and variance, in place of a mixture: a hundred times cheaper to take quantiles of."""
-        mean, variance = moments.mean[0], moments.cov[0, 0]
-        excess = variance if self.limit is None else variance - mean
-        dispersion = jnp.where(excess > 0, jnp.square(mean) / jnp.where(excess > 0, excess, 1.0), jnp.inf)
-        return Spread(mean=moments.mean, dispersion=dispersion)
+    def sample(self, law: Spread, key: Array) -> Array:
+        """A draw of the law of this dispersion."""
+        return self._choose(law, lambda family: as_float(family.sample(key, family.natural(law.mean)), law.mean.dtype))
+
+    def rescaled(self, law: Spread, location: Array, scale: Array) -> Spread:
+        """The mean in other units; the dispersion has none."""
+        return Spread(mean=law.mean * scale, dispersion=law.dispersion)
 
     def _choose(self, law: Spread, compute: Callable[[Family], Array]) -> Array:
         if self.limit is None:
@@ -197,7 +263,7 @@ class StudentLaw(NamedTuple):
 class Student:
     """The noise variance of a Gaussian, learned by the conjugate rule (see the README).
 
-    A voice with a tracking rate adds the running level of the member's residuals to its mean: where the target wanders
+    A law with a tracking rate adds the running level of the member's residuals to its mean: where the target wanders
     faster than the filter follows, it is followed at once.
     """
 
@@ -220,36 +286,40 @@ class Student:
             squares=jnp.ones(shape, dtype),
         )
 
-    def speak(self, memory: Noise, prediction: Prediction) -> StudentLaw:
+    def laws(self, memory: Noise, prediction: FilterPrediction) -> StudentLaw:
         """Each rate's mean with each memory's noise, at each width."""
-        assert prediction.total_cov is not None
+        assert prediction.cov is not None
         shape = (len(self.rates), len(self.memories), len(self.widths))
         size = len(prediction.mean)
         scale = jnp.sqrt(memory.squares / memory.heard[None])
         widths = jnp.asarray(self.widths, scale.dtype)
         means = prediction.mean[None] + memory.level
-        # by memory alone: the logarithm of the gamma function costs more than all the rest of a voice
+        # by memory alone: the logarithm of the gamma function costs more than all the rest of a law
         factors = _log_factors(memory.heard, size)
         return StudentLaw(
             mean=jnp.broadcast_to(means[:, None, None], (*shape, size)).reshape(-1, size),
-            cov=jnp.broadcast_to(prediction.total_cov, (self.count, size, size)),
+            cov=jnp.broadcast_to(prediction.cov, (self.count, size, size)),
             width=(scale[:, :, None] * widths[None, None]).ravel(),
             freedom=jnp.broadcast_to(memory.heard[None, :, None], shape).ravel(),
             log_factors=jnp.broadcast_to(factors[None, :, None], (*shape, size + 1)).reshape(-1, size + 1),
         )
 
-    def listen(self, memory: Noise, prediction: Prediction, y: Event) -> Noise:
+    def observe(self, memory: Noise, prediction: FilterPrediction, y: Event) -> Noise:
         """n <- d n + 1, sum <- d sum + e' Q^-1 e / k, level <- level + a e; what is missing says nothing."""
-        assert prediction.total_cov is not None
-        residual, cov, present = _present(prediction.mean, prediction.total_cov, y)
+        assert prediction.cov is not None
+        residual, cov, present = _present(prediction.mean, prediction.cov, y)
         errors = residual[None] - jnp.where(present[None], memory.level, 0.0)
         white = jnp.linalg.solve(cov, errors.T).T if len(residual) > 1 else errors / cov[0, 0]
         surprise = jnp.sum(errors * white, axis=1) / jnp.maximum(jnp.sum(present), 1)
+        # one wild value widens the noise by a bounded factor; where such values keep coming it follows within a few
+        usual = memory.squares / memory.heard[None]
+        widest = LARGEST_LEVEL * jnp.sqrt(jnp.max(usual) * jnp.diagonal(cov))[None]
+        surprise = jnp.minimum(surprise[:, None], LARGEST_SURPRISE * usual)
         discount = jnp.asarray([1 - 1 / span for span in self.memories], memory.heard.dtype)
         after = Noise(
-            level=memory.level + jnp.asarray(self.rates, errors.dtype)[:, None] * errors,
+            level=memory.level + jnp.asarray(self.rates, errors.dtype)[:, None] * jnp.clip(errors, -widest, widest),
             heard=discount * memory.heard + 1,
-            squares=discount[None] * memory.squares + surprise[:, None],
+            squares=discount[None] * memory.squares + surprise,
         )
         told = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
         return jax.tree.map(lambda new, old: jnp.where(told, new, old), after, memory)
@@ -263,7 +333,8 @@ class Student:
         white = (
             jax.scipy.linalg.solve_triangular(root, residual, lower=True) if len(residual) > 1 else (residual / root[0])
         )
-        square = jnp.sum(jnp.square(white)) / jnp.square(law.width)
+        largest = math.sqrt(float(jnp.finfo(white.dtype).max)) / 1e3
+        square = jnp.sum(jnp.square(jnp.clip(white / law.width, -largest, largest)))
         return (
             law.log_factors[entries]
             - dims * jnp.log(law.width)
@@ -277,15 +348,24 @@ class Student:
         return Moments(mean=law.mean, cov=law.cov * jnp.square(law.width) * freedom / (freedom - 2))
 
     def cdf(self, law: StudentLaw, y: Float[Array, "*e"]) -> Float[Array, "*e"]:
-        """Of each entry by itself, by Wallace's normal approximation.
-
-        Within 8e-3 at one degree of freedom, 4e-4 at five, 1e-4 at ten; the incomplete beta function would be exact and
-        a thousand times slower.
-        """
+        """Of each entry by itself."""
         scale = law.width * jnp.sqrt(jnp.diagonal(law.cov))
         standard = (y - jnp.reshape(law.mean, jnp.shape(y))) / jnp.reshape(scale, jnp.shape(y))
-        normal = jnp.sqrt(law.freedom * jnp.log1p(jnp.square(standard) / law.freedom))
-        return ndtr(jnp.sign(standard) * normal * (8 * law.freedom + 1) / (8 * law.freedom + 3))
+        return student_cdf(standard, law.freedom)
+
+    def sample(self, law: StudentLaw, key: Array) -> Array:
+        """A normal draw over the root of a chi-squared one."""
+        noise_key, width_key = jax.random.split(key)
+        noise = jnp.linalg.cholesky(law.cov) @ jax.random.normal(noise_key, law.mean.shape, law.mean.dtype)
+        chi = 2 * jax.random.gamma(width_key, law.freedom / 2, dtype=law.mean.dtype) / law.freedom
+        drawn = law.mean + law.width * noise / jnp.sqrt(chi)
+        return drawn[0] if self.entries == 1 else drawn
+
+    def rescaled(self, law: StudentLaw, location: Array, scale: Array) -> StudentLaw:
+        """Mean and scale matrix in other units, entry by entry."""
+        factor = jnp.broadcast_to(jnp.reshape(scale, (-1,)), law.mean.shape)
+        shift = jnp.broadcast_to(jnp.reshape(location, (-1,)), law.mean.shape)
+        return law._replace(mean=shift + factor * law.mean, cov=factor[:, None] * law.cov * factor[None, :])
 
 
 def student_law(mean: Float[Array, " k"], cov: Float[Array, "k k"], width: Any, freedom: Any) -> StudentLaw:
@@ -303,38 +383,47 @@ def _log_factors(freedom: Float[Array, " n"], entries: int) -> Float[Array, "n d
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """Another family's voices, for observations (y, w) that count w times: log p is w times theirs."""
+    """Another family's laws, for observations (y, w) that count w times: log p is w times theirs."""
 
-    voices: Voices
+    inner: Laws
 
     @property
     def count(self) -> int:
         """As many."""
-        return self.voices.count
+        return self.inner.count
 
     def start(self, dtype: Any) -> Any:
         """The same memory."""
-        return self.voices.start(dtype)
+        return self.inner.start(dtype)
 
-    def speak(self, memory: Any, prediction: Prediction) -> Any:
+    def laws(self, memory: Any, prediction: FilterPrediction) -> Any:
         """The same laws."""
-        return self.voices.speak(memory, prediction)
+        return self.inner.laws(memory, prediction)
 
-    def listen(self, memory: Any, prediction: Prediction, y: Event) -> Any:
+    def observe(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
         """The noise of y, whatever it counts for; nothing where it counts for nothing."""
-        return self.voices.listen(memory, prediction, jnp.where(y[1] > 0, y[0], jnp.nan))
+        return self.inner.observe(memory, prediction, jnp.where(y[1] > 0, y[0], jnp.nan))
 
     def log_prob(self, law: Any, y: Event) -> Float[Array, ""]:
         """w log p(y)."""
-        return y[1] * self.voices.log_prob(law, y[0])
+        return y[1] * self.inner.log_prob(law, y[0])
 
     def moments(self, law: Any) -> Moments:
         """Of one observation that counts once."""
-        return self.voices.moments(law)
+        return self.inner.moments(law)
 
     def cdf(self, law: Any, y: Array) -> Array:
         """P(Y <= y) of y itself."""
-        return self.voices.cdf(law, y)
+        return self.inner.cdf(law, y)
+
+    def sample(self, law: Any, key: Array) -> Array:
+        """One draw, of weight 1."""
+        drawn = self.inner.sample(law, key)
+        return jnp.stack([drawn, jnp.ones_like(drawn)])
+
+    def rescaled(self, law: Any, location: Array, scale: Array) -> Any:
+        """As the inner laws do."""
+        return self.inner.rescaled(law, location, scale)
 
 
 def _present(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:
@@ -345,35 +434,19 @@ def _present(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:
     return jnp.where(present, value - mean, 0.0), jnp.where(both, cov, jnp.eye(len(mean), dtype=mean.dtype)), present
 
 
-def _count_cdf(mean: Array, dispersion: Array, y: Array) -> Array:
-    """Negative binomial I_{r/(r+m)}(r, y + 1); Poisson Q(y + 1, m)."""
-    whole = jnp.floor(y)
-    below = whole < 0
-    whole = jnp.where(below, 0.0, whole)
-    infinite = jnp.isinf(dispersion)
-    r = jnp.where(infinite, 1.0, dispersion)
-    value = jnp.where(infinite, gammaincc(whole + 1, mean), betainc(r, whole + 1, r / (r + mean)))
-    return jnp.where(below, 0.0, value)
-
-
-def _positive_cdf(mean: Array, shape: Array, y: Array) -> Array:
-    """Gamma of this mean and shape."""
-    return gammainc(shape, jnp.maximum(y, 0.0) * shape / mean)
-
-
-def voices_for(family: Family) -> Voices:
-    """The voices that suit a family."""
+def laws_for(family: Family) -> Laws:
+    """The predictive laws that suit a family."""
     match family:
         case Weighted():
-            return Counted(voices_for(family.family))
+            return Counted(laws_for(family.family))
         case Bernoulli() | Categorical() | Binomial() | Multinomial():
             return Tempered(family, TEMPERATURES)
         case Gaussian():
             return Student(NOISE_MEMORIES, NOISE_WIDTHS, TRACKING_RATES, family.dim)
         case Poisson() | NegativeBinomial():
-            return SameMean(NegativeBinomial, Poisson(), DISPERSIONS, _count_cdf)
+            return SameMean(NegativeBinomial, Poisson(), DISPERSIONS, count_cdf)
         case Gamma():
             shapes = tuple(float(np.asarray(family.shape)) * sharpness for sharpness in SHARPNESSES)
-            return SameMean(Gamma, None, shapes, _positive_cdf)
+            return SameMean(Gamma, None, shapes, gamma_cdf)
         case _:
-            return Tempered(family, (1.0,))
+            return PlugIn(family)

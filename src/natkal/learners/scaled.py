@@ -1,244 +1,246 @@
-"""Scales learned along with everything else: a bank sees inputs and real targets of mean 0 and variance about 1."""
+"""A learner behind running scales: it sees inputs and real targets of centre 0 and deviation about 1."""
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from natkal.engine import Learner, LearnerState
-from natkal.engine.checks import check_observation, explain_shapes, in_precision_of
-from natkal.families.base import as_float
+from natkal.compiling import jit_method
+from natkal.engine.checks import as_precision
+from natkal.engine.protocol import Feed
+from natkal.families.base import Family, as_float
+from natkal.learners import scales
 from natkal.learners.bank import Bank, BankInfo, BankState
 from natkal.learners.mixture import Mixture
-from natkal.models import Model
-from natkal.typing import Array, Float, Params
+from natkal.learners.scales import FIRST_ROWS, Scale
+from natkal.typing import Array, Params
 
-LIMIT = 8.0
-"""A standardised input is cut off here: the first rows know little of the scale."""
-
-
-class Double(NamedTuple):
-    """A sum of two floats that together hold twice the digits: float32 sums as accurate as float64 ones."""
-
-    high: Float[Array, "*e"]
-    low: Float[Array, "*e"]
+COUNTS_NEAR = 20.0
+"""Counts whose mean is larger are divided by mean / 20, so that a filter of log-rates starts near them."""
 
 
-class Running(NamedTuple):
-    """How many values, their mean and the sum of squared deviations from it (Welford), entry by entry."""
-
-    seen: Double
-    mean: Double
-    squares: Double
-
-
-def start(shape: tuple[int, ...], dtype: Any) -> Running:
-    """Nothing seen."""
-    zeros = jnp.zeros(shape, dtype)
-    return Running(seen=Double(zeros, zeros), mean=Double(zeros, zeros), squares=Double(zeros, zeros))
-
-
-def observe(running: Running, values: Float[Array, "*e"]) -> Running:
-    """n <- n + 1,  m <- m + (x - m)/n,  s <- s + (x - m_old)(x - m_new); a NaN is missing and changes nothing."""
-    present = jnp.isfinite(values)
-    seen = _add(running.seen, present.astype(values.dtype))
-    count = jnp.maximum(seen.high, 1.0)
-    before = jnp.where(present, _from(values, running.mean), 0.0)
-    mean = _add(running.mean, before / count)
-    after = jnp.where(present, _from(values, mean), 0.0)
-    return Running(seen=seen, mean=mean, squares=_add(running.squares, before * after))
-
-
-def standardised(running: Running, values: Float[Array, "*e"]) -> Float[Array, "*e"]:
-    """(x - mean) / deviation, cut off at +-`LIMIT`; 0 where there is no scale yet."""
-    scale = deviation(running)
-    known = scale > 0
-    return jnp.where(known, jnp.clip(_from(values, running.mean) / jnp.where(known, scale, 1.0), -LIMIT, LIMIT), 0.0)
-
-
-def deviation(running: Running) -> Float[Array, "*e"]:
-    """The standard deviation so far; 0 until two different values have been seen."""
-    return jnp.sqrt(jnp.maximum(running.squares.high, 0.0) / jnp.maximum(running.seen.high, 1.0))
-
-
-class StandardizedState(NamedTuple):
-    """The running scales of inputs and targets (None where targets have none), and the bank's own state."""
+class ScaledState(NamedTuple):
+    """The scales of inputs and targets, the first rows in the user's units, and the state of the bank."""
 
     inputs: Any
-    targets: Running | None
+    targets: Scale | None
+    first_inputs: Any
+    first_targets: Any
+    rows: Array
     bank: BankState
 
-    @property
-    def params(self) -> Params:
-        """The parameters of the bank's best member."""
-        return self.bank.params
-
-    @property
-    def carry(self) -> Any:
-        """The memory of that member's model."""
-        return self.bank.carry
+    def __repr__(self) -> str:
+        return f"ScaledState(rows={self.rows}, bank={self.bank!r})"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Standardized:
-    """A bank behind running scales; built by `auto`.
+class Scaled:
+    """A bank behind running scales; `nk.auto` builds it.
 
-    `noise_cov` is what the user's Gaussian family expects of a target before any was seen; None leaves targets as they
-    are.
+    Inputs are scaled by the rows up to and including the present one (they are known before y), real targets by the
+    earlier rows. Before `FIRST_ROWS` targets are known there is no scale to learn in: those rows are predicted by
+    their centre so far, kept, and then learned together. Predictions and log probabilities are in the user's units.
+    `example` is one row of inputs, for its shapes; `scaled` says which leaves (or entries) of it are to be scaled.
+    `spread` is what the user expects of the deviation of a target before any is seen.
     """
 
-    model: Model
     bank: Bank
-    scale_inputs: bool
-    noise_cov: Any
+    example: Any
+    outputs: Family
+    scaled: Any
+    spread: Any
 
-    def init(self, params: Params, key: Array | None = None, inputs: Any = None) -> StandardizedState:
-        """The state before any observation; with a row of `inputs` it already has its final shape."""
-        state = self.bank.init(params, key)
-        shape, dtype = self.model.outputs.event_shape, state.log_weights.dtype
-        targets = None if self.noise_cov is None else start(shape, dtype)
-        fresh = StandardizedState(inputs=None, targets=targets, bank=state)
-        return fresh if inputs is None else self.prepare(fresh, inputs)
+    def __repr__(self) -> str:
+        return f"Scaled({self.bank!r})"
 
-    def prepare(self, state: StandardizedState, inputs: Any) -> StandardizedState:
-        """A state with scales for inputs of this shape, where it has none yet."""
-        if not self.scale_inputs or state.inputs is not None:
-            return state
-        dtype = state.bank.log_weights.dtype
-        return state._replace(
-            inputs=jax.tree.map(lambda leaf: start(jnp.shape(leaf), dtype) if _is_real(leaf) else None, inputs)
+    def init(self, params: Params | None = None, key: Array | None = None) -> ScaledState:
+        """The state before any observation."""
+        bank = self.bank.init(params, key)
+        dtype = bank.log_weights.dtype
+        shape = self.outputs.event_shape
+        kept = lambda leaf: jnp.zeros((FIRST_ROWS, *jnp.shape(leaf)), _dtype(leaf, dtype))  # noqa: E731
+        return ScaledState(
+            inputs=jax.tree.map(
+                lambda leaf, wanted: scales.start(jnp.shape(leaf), dtype) if np.any(wanted) else None,
+                self.example,
+                self.scaled,
+            ),
+            targets=scales.start(shape, dtype) if self._has_units else None,
+            first_inputs=jax.tree.map(kept, self.example),
+            first_targets=jnp.full((FIRST_ROWS, *shape), jnp.nan, dtype) if self._warms_up else None,
+            rows=jnp.zeros((), jnp.int32),
+            bank=bank,
         )
 
-    def predict(self, state: StandardizedState, inputs: Any) -> Mixture:
-        """What the mixture expects of the next y for these inputs; learns nothing."""
-        check_observation(self.model, inputs)
-        with explain_shapes(self.model, state.params, state.carry, inputs):
-            return self._predict(self.prepare(state, inputs), inputs)
+    @jit_method
+    def predict(self, state: ScaledState, inputs: Any) -> Mixture:
+        """The predictive law of the next y for these inputs; learns nothing."""
+        inputs = as_precision(state.bank.log_weights.dtype, inputs)
+        seen = self._seen(state, inputs)
+        return self._in_users_units(state, self.bank.predict(state.bank, self._standardised(seen, inputs)))
 
-    def step(self, state: StandardizedState, inputs: Any, target: Any) -> tuple[StandardizedState, BankInfo]:
+    @jit_method
+    def step(self, state: ScaledState, inputs: Any, target: Any) -> tuple[ScaledState, BankInfo]:
         """Predict, observe, learn. A NaN target is only predicted."""
-        check_observation(self.model, inputs, target)
-        with explain_shapes(self.model, state.params, state.carry, inputs):
-            return self._step(self.prepare(state, inputs), inputs, target)
+        inputs, target = as_precision(state.bank.log_weights.dtype, (inputs, jnp.asarray(target)))
+        # a row without a target is no first row of a real target: it is predicted and not kept
+        counted = ~jnp.all(jnp.isnan(target)) if self._warms_up else jnp.ones((), bool)
+        rows = state.rows + counted
+        slot = jnp.minimum(state.rows, FIRST_ROWS - 1)
+        warming = state.rows < FIRST_ROWS
+        kept_now = warming & counted
+        first_inputs = jax.tree.map(
+            lambda kept, leaf: jnp.where(kept_now, kept.at[slot].set(leaf), kept), state.first_inputs, inputs
+        )
+        seen = self._seen(state, inputs)
+        full = (rows == FIRST_ROWS) & kept_now
+        seen = jax.lax.cond(full, lambda: self._settled(seen, first_inputs), lambda: seen)
+        scaled = self._standardised(seen, inputs)
+        if not self._has_units:
+            bank, info = self.bank.step(state.bank, scaled, target)
+            return ScaledState(seen, None, first_inputs, None, rows, bank), info
+        y = as_float(target, state.bank.log_weights.dtype)
+        targets = scales.observe(state.targets, y)
+        if not self._warms_up:
+            location, scale = self._units(state)
+            bank, info = self.bank.step(state.bank, scaled, (y - location) / scale)
+            info = self._told(state, info, y)
+            return ScaledState(seen, targets, first_inputs, None, rows, bank), info
+        first_targets = jnp.where(kept_now, state.first_targets.at[slot].set(y), state.first_targets)
+        targets = jax.lax.cond(full, lambda: scales.settle(targets, first_targets), lambda: targets)
+        # the first rows are predicted only; with the last of them all are learned, in the scales they made together
+        replayed = jnp.where(full, FIRST_ROWS, 0)
+        after = ScaledState(seen, targets, first_inputs, first_targets, rows, state.bank)
+        location, scale = self._units(after)
+        own_location, own_scale = self._units(state)
+        now = jnp.where(warming, jnp.nan, (y - own_location) / own_scale)
 
-    def restart(self, state: StandardizedState) -> StandardizedState:
+        def learn(turn: Array, carried: tuple[BankState, BankInfo]) -> tuple[BankState, BankInfo]:
+            bank, info = carried
+            kept = jax.tree.map(lambda leaf: leaf[jnp.maximum(turn - 1, 0)], (first_inputs, first_targets))
+            again = (self._standardised(seen, kept[0]), (kept[1] - location) / scale)
+            row = jax.tree.map(lambda present, old: jnp.where(turn == 0, present, old), (scaled, now), again)
+            bank, told = self.bank.step(bank, *row)
+            return bank, jax.tree.map(lambda new, old: jnp.where(turn == 0, new, old), told, info)
+
+        shapes = jax.eval_shape(self.bank.step, state.bank, scaled, now)[1]
+        silent = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        bank, info = jax.lax.fori_loop(0, 1 + replayed, learn, (state.bank, silent))
+        return after._replace(bank=bank), self._told(state, info, y)
+
+    def restart(self, state: ScaledState) -> ScaledState:
         """The start of a new sequence; all that was learned stays."""
         return state._replace(bank=self.bank.restart(state.bank))
 
-    @functools.cached_property
-    def _predict(self):
-        return jax.jit(self.predict_unchecked)
+    def forecast(self, state: ScaledState, inputs: Any, horizon: int, feed: Feed | None = None) -> Mixture:
+        """The next `horizon` observations in the user's units; `feed` takes and gives the user's units too."""
+        location, scale = (None, None) if state.targets is None else self._units(state)
 
-    @functools.cached_property
-    def _step(self):
-        return jax.jit(self.step_unchecked)
+        def standard_feed(mean: Array) -> Any:
+            assert feed is not None
+            y = mean if location is None else jnp.reshape(location + scale * jnp.reshape(mean, location.shape), (-1,))
+            return self._standardised(state.inputs, feed(y))
 
-    def predict_unchecked(self, state: StandardizedState, inputs: Any) -> Mixture:
-        """`predict` on values already checked, for use inside other transformations."""
-        _, scaled = self._scaled(state, in_precision_of(state.params, inputs))
-        return self._in_users_units(state, self.bank.predict_unchecked(state.bank, scaled))
+        if feed is None:
+            scaled = jax.vmap(lambda row: self._standardised(state.inputs, row))(inputs)
+            prediction = self.bank.forecast(state.bank, scaled, horizon)
+        else:
+            prediction = self.bank.forecast(
+                state.bank, self._standardised(state.inputs, inputs), horizon, standard_feed
+            )
+        return jax.vmap(lambda one: self._in_users_units(state, one))(prediction)
 
-    def step_unchecked(self, state: StandardizedState, inputs: Any, target: Any) -> tuple[StandardizedState, BankInfo]:
-        """`step` on values already checked, for use inside other transformations."""
-        inputs, target = in_precision_of(state.params, (inputs, jnp.asarray(target)))
-        seen, scaled = self._scaled(state, inputs)
-        if state.targets is None:
-            bank, info = self.bank.step_unchecked(state.bank, scaled, target)
-            return state._replace(inputs=seen, bank=bank), info
-        y = as_float(target, state.bank.log_weights.dtype)
-        location, scale, known = self._target_scale(state.targets)
-        standard = jnp.where(known, (y - location) / scale, jnp.nan)
-        bank, info = self.bank.step_unchecked(state.bank, scaled, standard)
-        # the density of y is that of the standardised y over the scale; Cauchy where there is no scale yet
-        units = jnp.where(known, -jnp.log(scale), _without_scale(y, location, scale))
-        log_prob = info.log_prob + jnp.sum(jnp.where(jnp.isnan(y), 0.0, units))
-        info = info._replace(
-            log_prob=log_prob,
-            prediction=self._in_users_units(state, info.prediction),
-            observed=~jnp.all(jnp.isnan(y)),
-            expert_log_prob=info.expert_log_prob + (log_prob - info.log_prob),
-        )
-        return StandardizedState(inputs=seen, targets=observe(state.targets, y), bank=bank), info
+    def sample(self, state: ScaledState, key: Array) -> Params:
+        """Parameters of a member, of a model that sees standardised data."""
+        return self.bank.sample(state.bank, key)
 
-    def cdf(self, prediction: Mixture, y: Any) -> Array:
-        """P(Y <= y), entry by entry; stacked predictions of `run` take one y each."""
-        return self.bank.cdf(prediction, y)
+    def covariance(self, state: ScaledState) -> Array:
+        """That of the parameters of a model that sees standardised data."""
+        return self.bank.covariance(state.bank)
 
-    def quantile(self, prediction: Mixture, probability: float) -> Array:
-        """The y below which lies this probability; stacked predictions of `run` give one each."""
-        return self.bank.quantile(prediction, probability)
-
-    def interval(self, prediction: Mixture, level: float = 0.9) -> tuple[Array, Array]:
-        """The central interval that should hold y with probability `level`."""
-        return self.bank.interval(prediction, level)
-
-    def best(self, state: StandardizedState) -> tuple[Learner, LearnerState]:
+    def best(self, state: ScaledState) -> tuple[Any, Any]:
         """The member with the largest weight, as a learner of its own, which sees standardised data."""
         return self.bank.best(state.bank)
 
-    def prune(self, state: StandardizedState, keep: int) -> tuple["Standardized", StandardizedState]:
+    def prune(self, state: ScaledState, keep: int) -> tuple["Scaled", ScaledState]:
         """Only the `keep` members of largest weight: quicker by as much."""
         bank, pruned = self.bank.prune(state.bank, keep)
         return dataclasses.replace(self, bank=bank), state._replace(bank=pruned)
 
-    def _scaled(self, state: StandardizedState, inputs: Any) -> tuple[Any, Any]:
-        """The scales with this row in them, and the row so scaled: inputs are known before y."""
-        if not self.scale_inputs:
-            return state.inputs, inputs
+    def standardised_inputs(self, state: ScaledState, inputs: Any) -> Any:
+        """A row as the members see it, without letting it into the scales."""
+        return self._standardised(state.inputs, as_precision(state.bank.log_weights.dtype, inputs))
+
+    @property
+    def _has_units(self) -> bool:
+        return self.spread is not None and self.outputs.support in ("real", "count")
+
+    @property
+    def _warms_up(self) -> bool:
+        return self._has_units and self.outputs.support == "real"
+
+    def _seen(self, state: ScaledState, inputs: Any) -> Any:
+        """The scales with this row in them."""
+        return self._by_leaf(lambda own, leaf: scales.observe(own, leaf), state.inputs, inputs)
+
+    def _settled(self, seen: Any, first: Any) -> Any:
+        return self._by_leaf(scales.settle, seen, first)
+
+    def _standardised(self, seen: Any, inputs: Any) -> Any:
         leaves, structure = jax.tree.flatten(inputs)
-        scales = structure.flatten_up_to(state.inputs)
-        seen = [None if own is None else observe(own, leaf) for own, leaf in zip(scales, leaves, strict=True)]
-        scaled = [
-            leaf if own is None else standardised(own, leaf).astype(leaf.dtype)
-            for own, leaf in zip(seen, leaves, strict=True)
+        wanted = structure.flatten_up_to(self.scaled)
+        done = [
+            leaf if own is None else jnp.where(which, scales.standardised(own, leaf), _filled(leaf)).astype(leaf.dtype)
+            for own, leaf, which in zip(structure.flatten_up_to(seen), leaves, wanted, strict=True)
         ]
-        return structure.unflatten(seen), structure.unflatten(scaled)
+        return structure.unflatten(done)
 
-    def _target_scale(self, targets: Running) -> tuple[Array, Array, Array]:
-        """Location and scale of the earlier targets, and whether there is a scale; the user's own until there is."""
-        scale = deviation(targets)
-        known = scale > 0
-        own = jnp.asarray(self.noise_cov, scale.dtype)
-        expected = jnp.sqrt(jnp.diagonal(own) if own.ndim == 2 else own)
-        return targets.mean.high, jnp.where(known, scale, expected), known
+    def _by_leaf(self, function: Any, seen: Any, inputs: Any) -> Any:
+        leaves, structure = jax.tree.flatten(inputs)
+        own = structure.flatten_up_to(seen)
+        done = [None if scale is None else function(scale, leaf) for scale, leaf in zip(own, leaves, strict=True)]
+        return structure.unflatten(done)
 
-    def _in_users_units(self, state: StandardizedState, mixture: Mixture) -> Mixture:
-        if state.targets is None:
-            return mixture
-        location, scale, _ = self._target_scale(state.targets)
-        flat = jnp.reshape(scale, mixture.mean.shape)
-        return mixture._replace(
-            mean=jnp.reshape(location, mixture.mean.shape) + flat * mixture.mean,
-            total_cov=flat[:, None] * mixture.total_cov * flat[None, :],
-            location=location,
-            scale=scale,
+    def _units(self, state: ScaledState) -> tuple[Array, Array]:
+        """Location and scale of the targets, from those seen; the user's own spread until there are two."""
+        assert state.targets is not None
+        centre, deviation = scales.location_scale(state.targets)
+        if self.outputs.support == "count":
+            return jnp.zeros_like(centre), jnp.maximum(centre / COUNTS_NEAR, 1.0)
+        expected = jnp.broadcast_to(jnp.asarray(self.spread, centre.dtype), centre.shape)
+        unknown = jnp.maximum(jnp.abs(centre), expected)
+        return centre, jnp.where(deviation > 0, deviation, unknown)
+
+    def _in_users_units(self, state: ScaledState, mixture: Mixture) -> Mixture:
+        return mixture.rescaled(*self._units(state)) if self._has_units else mixture
+
+    def _told(self, state: ScaledState, info: BankInfo, y: Array) -> BankInfo:
+        """What the observation told, in the user's units; log p is a density per unit of the user's y."""
+        prediction = self._in_users_units(state, info.prediction)
+        observed = ~jnp.all(jnp.isnan(y))
+        log_prob = jnp.where(observed, prediction.log_prob_one(y), 0.0)
+        shift = jnp.where(info.observed, log_prob - info.log_prob, 0.0)
+        return info._replace(
+            log_prob=log_prob,
+            prediction=prediction,
+            observed=observed,
+            expert_log_prob=info.expert_log_prob + shift,
         )
 
 
-def _is_real(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(jnp.result_type(leaf), jnp.floating))
+def all_real(example: Any) -> Any:
+    """Every leaf of real numbers is to be scaled."""
+    return jax.tree.map(lambda leaf: bool(jnp.issubdtype(jnp.result_type(leaf), jnp.floating)), example)
 
 
-def _without_scale(y: Array, location: Array, scale: Array) -> Array:
-    """Log density of the first values: Cauchy, as wide as expected or, as likely, as the first value is large."""
-
-    def cauchy(width: Array) -> Array:
-        return -jnp.log(jnp.pi * width) - jnp.log1p(jnp.square((y - location) / width))
-
-    return jnp.logaddexp(cauchy(scale), cauchy(jnp.maximum(jnp.abs(location), scale))) - jnp.log(2.0)
+def _dtype(leaf: Any, dtype: Any) -> Any:
+    return dtype if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else jnp.result_type(leaf)
 
 
-def _from(values: Array, mean: Double) -> Array:
-    return (values - mean.high) - mean.low
-
-
-def _add(total: Double, value: Array) -> Double:
-    """Knuth's two-sum, its error kept."""
-    high = total.high + value
-    virtual = high - total.high
-    error = (total.high - (high - virtual)) + (value - virtual)
-    low = total.low + error
-    carried = high + low
-    return Double(high=carried, low=low - (carried - high))
+def _filled(leaf: Array) -> Array:
+    """An entry that is not scaled, 0 where it is missing."""
+    if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf
+    return jnp.where(jnp.isnan(leaf), 0.0, leaf)

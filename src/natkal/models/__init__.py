@@ -1,6 +1,8 @@
 """What predicts."""
 
 from natkal.models.base import Linearization, Model, Narrowing, ravel, ravel_rows
+from natkal.models.fan_in import fan_in_prior
+from natkal.models.infer import infer_inputs
 from natkal.models.networks import mlp_apply, mlp_params
 from natkal.models.recurrent import (
     RecurrentModel,
@@ -29,7 +31,9 @@ __all__ = [
     "StaticModel",
     "cells",
     "dense_rows",
+    "fan_in_prior",
     "immediate",
+    "infer_inputs",
     "kronecker_rtrl",
     "mlp_apply",
     "mlp_params",

@@ -28,3 +28,8 @@ def fan_in(params: Params) -> Params:
         return 1
 
     return jax.tree.map_with_path(of, params)
+
+
+def fan_in_prior(params: Params, scale: float = 1.0) -> Params:
+    """Prior variances `scale` / fan-in for weights and biases alike: the paper's J_0 = diag(fan-in)."""
+    return jax.tree.map(lambda leaf, size: np.full(np.shape(leaf), scale / size), params, fan_in(params))

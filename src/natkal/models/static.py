@@ -66,6 +66,10 @@ class StaticModel:
         """Nothing to correct."""
         return carry
 
+    def with_outputs(self, family: Family) -> "StaticModel":
+        """The same network under another law of the same outputs."""
+        return dataclasses.replace(self, family=family, outputs=family)
+
     def unravel(self, flat: Float[Array, " p"]) -> Params:
         """A flat vector as the parameter pytree."""
         return ravel_pytree(self.params)[1](flat)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.compiling import run_once
 from natkal.families import (
     Bernoulli,
     Binomial,
@@ -31,7 +32,6 @@ from natkal.models import (
     recurrent_network,
     static_model,
 )
-from natkal.paper.compiling import run_once
 from natkal.paper.dictionary import fan_in_prior
 from natkal.typing import Array, Params
 

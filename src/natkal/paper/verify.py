@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.compiling import run_once
 from natkal.curvature import dense
 from natkal.engine import Learner, fading, learning_rate, online, step_control
 from natkal.families import Categorical
 from natkal.models import RecurrentModel, StaticModel, ravel
 from natkal.paper import sampling
 from natkal.paper.claims import ClaimResult, Deviation, deviation, result
-from natkal.paper.compiling import run_once
 from natkal.paper.dictionary import fan_in_prior
 from natkal.paper.kalman import mean_function
 from natkal.paper.schedules import Number, Schedule, constant, inverse_sqrt, inverse_time
@@ -126,7 +126,7 @@ def engine(model: StaticModel, at: Setting, eta: Schedule, prior_weight: Number)
         return 1 - (eta(t - 1) / eta(t) - eta(t - 1))  # Prop. 3
 
     def literal(**options: Any) -> Learner:
-        return online(model, prior_cov=at.prior_cov, step=step_control(cap=None), **options)
+        return online(model, prior_cov=at.prior_cov, step_control=step_control(cap=None), **options)
 
     every_direction = dense(prior_directions=model.size)  # the prior renewed in full at each step, as in Prop. 4
     learners = (

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from natkal.compiling import run_once
 from natkal.engine import fading, learning_rate, online, step_control
 from natkal.models import RecurrentModel, ravel
 from natkal.paper import recurrent_side_by_side as sides
 from natkal.paper.claims import ClaimResult, Deviation, deviation, result
-from natkal.paper.compiling import run_once
 from natkal.paper.recurrent_side_by_side import PROCESS_NOISE, STATE_VARIANCE, RecurrentSetting
 from natkal.paper.schedules import Schedule
 from natkal.paper.side_by_side import Comparison, Findings, largest_deviations

@@ -11,7 +11,7 @@ import numpy as np
 
 from natkal.app.session.metrics import TargetMetrics
 from natkal.app.session.session import Session
-from natkal.engine import LearnerState
+from natkal.engine import KalmanState
 from natkal.learners import Bank
 
 LARGEST = 3000
@@ -106,7 +106,7 @@ def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.nd
     return {"row": last[there], "rows": weight[there], **merged}
 
 
-def relevance(session: Session, state: Any, known: LearnerState) -> dict[str, float]:
+def relevance(session: Session, state: Any, known: KalmanState) -> dict[str, float]:
     """For each column, how much a usual change of it moves the raw outputs: |d raw / d input| times its spread.
 
     Averaged over the last rows; the slots of one column are taken together (root of the sum of squares).

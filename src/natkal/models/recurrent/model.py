@@ -129,6 +129,10 @@ class RecurrentModel:
             return carry
         return self._with_state(carry, ravel(carry.state) + self.sensitivity.push(self.system, carry.sensitivity, step))
 
+    def with_outputs(self, family: Family) -> "RecurrentModel":
+        """The same network under another law of the same outputs."""
+        return dataclasses.replace(self, family=family, outputs=family)
+
     def unravel(self, flat: Float[Array, " p"]) -> Params:
         """A flat vector as the parameter pytree."""
         return ravel_pytree(self.params)[1](flat)

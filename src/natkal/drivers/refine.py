@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.prior import prior_root
+from natkal.drivers.checks import check_stream
 from natkal.engine import counter
-from natkal.engine.checks import check_stream, in_precision_of
-from natkal.engine.learner import Learner
+from natkal.engine.checks import in_precision_of
+from natkal.engine.learner import KalmanLearner
 from natkal.engine.prior import make_prior
-from natkal.engine.state import LearnerState
+from natkal.engine.state import KalmanState
 from natkal.models import dense_rows, ravel
 from natkal.typing import Array, Float, Params
 
@@ -19,11 +20,11 @@ from natkal.typing import Array, Float, Params
 class Pass(NamedTuple):
     """A pass under way: the precision so far, and the gradient of the log posterior where all is linearised."""
 
-    state: LearnerState
+    state: KalmanState
     gradient: Float[Array, " p"]
 
 
-def refine(learner: Learner, params: Params, inputs: Any, targets: Any, *, passes: int = 10) -> LearnerState:
+def refine(learner: KalmanLearner, params: Params, inputs: Any, targets: Any, *, passes: int = 10) -> KalmanState:
     """The posterior mode given all observations at once, as a learner's state.
 
     Every pass starts again from the prior (centred on `params`), linearises each observation at the previous pass's
@@ -31,13 +32,13 @@ def refine(learner: Learner, params: Params, inputs: Any, targets: Any, *, passe
     scoring); on a generalised linear model, iteratively reweighted least squares. With `nk.information()` and
     `prior_cov=None` this is least squares or maximum likelihood.
     """
-    check_stream(learner.model, inputs, targets)
+    check_stream(learner, inputs, targets)
     rows = in_precision_of(params, (inputs, targets))
     return _passes(learner.textbook, passes, learner.init(params), *rows)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _passes(learner: Learner, passes: int, start: LearnerState, inputs: Any, targets: Any) -> LearnerState:
+def _passes(learner: KalmanLearner, passes: int, start: KalmanState, inputs: Any, targets: Any) -> KalmanState:
     prior = make_prior(
         learner.model, start.params, learner.prior_cov, scale=learner.rates.initial_scale(None), kept=False
     )
@@ -50,7 +51,7 @@ def _passes(learner: Learner, passes: int, start: LearnerState, inputs: Any, tar
         root = prior_root(prior.cov)
         return -root.T @ (root @ offset) if root.ndim == 2 else -root * root * offset
 
-    def one_pass(index: Array, previous: LearnerState) -> LearnerState:
+    def one_pass(index: Array, previous: KalmanState) -> KalmanState:
         at = previous.params
 
         def observe(now: Pass, row: Any) -> tuple[Pass, None]:

@@ -1,0 +1,287 @@
+"""How natkal's programs are compiled: the one place that decides it, and why.
+
+Three policies, all of them `jax.jit` underneath:
+
+- `jit_method`: a method of a learner. A call with concrete arrays is compiled once for the object; a call inside
+  another transformation is plain JAX, part of that program.
+- `compile_loop`: a loop over many small steps, such as `nk.run` and the tabular loop. On CPUs XLA runs a program as a
+  list of kernels, fifty to a hundred nanoseconds apart. One step of a small model is two or three dozen of them and
+  takes ten times as long as its arithmetic. A call with the attribute `xla_cpu_small_call` becomes one machine function
+  instead, loops and all, on one thread; matrix products must then be ordinary code (`PLAIN_PRODUCTS`), because those of
+  a library are kernels of their own. It is used where the state is small, on one CPU, outside of other transformations,
+  and where every operation of the program is on the list `SAFE`: operations that were compiled this way and tested. An
+  unknown operation means the ordinary compilation, because XLA ends the process on some that it cannot compile.
+- `run_once`: a program that runs a single time, compiled in a hurry.
+
+`small_programs(False)` turns the special options off for the whole process; results then agree to rounding.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax._src.core import trace_state_clean
+from jax.core import Tracer
+from jax.experimental.xla_metadata import set_xla_metadata
+
+LARGEST_STATE_BYTES = 1 << 20
+"""State up to which one thread with no kernels in between is the quickest: what the first cache levels hold."""
+ONE_FUNCTION = {"xla_cpu_small_call": "true", "inlineable": "false"}
+PLAIN_PRODUCTS = {"xla_cpu_experimental_ynn_fusion_type": ""}
+QUICK = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
+"""Compiler settings that make slower code of the same arithmetic, in a quarter of the time."""
+SAFE = frozenset(
+    [
+        "abs",
+        "acos",
+        "acosh",
+        "add",
+        "add_any",
+        "and",
+        "argmax",
+        "argmin",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "bitcast_convert_type",
+        "broadcast_in_dim",
+        "cbrt",
+        "ceil",
+        "clamp",
+        "clz",
+        "concatenate",
+        "cond",
+        "convert_element_type",
+        "copy",
+        "copy_p",
+        "cos",
+        "cosh",
+        "cumlogsumexp",
+        "cummax",
+        "cummin",
+        "cumprod",
+        "cumsum",
+        "custom_jvp_call",
+        "custom_vjp_call",
+        "custom_vjp_call_jaxpr",
+        "digamma",
+        "div",
+        "dot_general",
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "eq",
+        "erf",
+        "erf_inv",
+        "erfc",
+        "exp",
+        "exp2",
+        "expand_dims",
+        "expm1",
+        "floor",
+        "gather",
+        "ge",
+        "gt",
+        "imag",
+        "integer_pow",
+        "iota",
+        "is_finite",
+        "jit",
+        "le",
+        "lgamma",
+        "log",
+        "log1p",
+        "logistic",
+        "lt",
+        "max",
+        "min",
+        "mul",
+        "ne",
+        "neg",
+        "nextafter",
+        "not",
+        "or",
+        "pad",
+        "pjit",
+        "population_count",
+        "pow",
+        "random_bits",
+        "random_fold_in",
+        "random_seed",
+        "random_split",
+        "random_unwrap",
+        "random_wrap",
+        "real",
+        "reduce_and",
+        "reduce_max",
+        "reduce_min",
+        "reduce_or",
+        "reduce_precision",
+        "reduce_prod",
+        "reduce_sum",
+        "rem",
+        "reshape",
+        "rev",
+        "round",
+        "rsqrt",
+        "scan",
+        "scatter",
+        "scatter-add",
+        "scatter_add",
+        "select_and_gather_add",
+        "select_n",
+        "shift_left",
+        "shift_right_arithmetic",
+        "shift_right_logical",
+        "sign",
+        "sin",
+        "sinh",
+        "slice",
+        "split",
+        "sqrt",
+        "square",
+        "squeeze",
+        "stop_gradient",
+        "sub",
+        "tan",
+        "tanh",
+        "threefry2x32",
+        "transpose",
+        "while",
+        "xor",
+    ]
+)
+"""Operations known to compile as part of one machine function."""
+
+_enabled = True
+
+
+def small_programs(enabled: bool) -> None:
+    """Whether loops over small states may be compiled as one machine function; off means plain `jax.jit` everywhere."""
+    global _enabled
+    _enabled = enabled
+
+
+def jit_method(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of an immutable object, compiled once for the object; plain JAX where an argument is being traced."""
+    name = f"_compiled_{method.__name__}"
+
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any) -> Any:
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments)):
+            return method(self, *arguments)
+        compiled = self.__dict__.get(name)
+        if compiled is None:
+            compiled = self.__dict__[name] = jax.jit(functools.partial(method, self))
+        return compiled(*arguments)
+
+    return call
+
+
+class CompiledLoop:
+    """`jax.jit(function)`, as one machine function where its first argument, the state, is small and on a CPU."""
+
+    def __init__(self, function: Callable[..., Any], donate_argnums: tuple[int, ...]) -> None:
+        inner = jax.jit(lambda *arguments: (function(*arguments), _touched(arguments)))
+
+        def whole(*arguments: Any) -> Any:
+            return jax.tree.map(_as_one_function, inner(*arguments))
+
+        self._plain = jax.jit(function, donate_argnums=donate_argnums)
+        self._whole = jax.jit(whole, donate_argnums=donate_argnums, compiler_options=PLAIN_PRODUCTS)
+        self._safe: bool | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The value of `function`."""
+        if not _enabled or self._safe is False or not _is_small(arguments):
+            return self._plain(*arguments)
+        if self._safe is None:
+            self._safe = SAFE.issuperset(primitives(self._whole.trace(*arguments).jaxpr.jaxpr))
+            return self(*arguments)
+        try:
+            return self._whole(*arguments)[0]
+        except jax.errors.JaxRuntimeError as error:
+            if "compile option" not in str(error):  # this version of the compiler has no such option
+                raise
+            self._safe = False
+            return self._plain(*arguments)
+
+    @property
+    def is_one_function(self) -> bool:
+        """Whether calls like the last one run as one machine function."""
+        return bool(self._safe) and _enabled
+
+    def program(self, *arguments: Any) -> Callable[..., Any]:
+        """The function that serves arguments like these, without the choice that `__call__` makes each time."""
+        self(*arguments)
+        if self._safe and _enabled and _is_small(arguments):
+            return lambda *arguments: self._whole(*arguments)[0]
+        return self._plain
+
+
+def compile_loop(function: Callable[..., Any], *, donate_argnums: tuple[int, ...] = ()) -> CompiledLoop:
+    """`jax.jit` for a loop of many small steps on the state that is the first argument."""
+    return CompiledLoop(function, donate_argnums)
+
+
+def run_once(function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function(*arguments)`, compiled as one program without optimisation, which takes longer than running it."""
+    lowered = jax.jit(function).lower(*arguments)
+    try:
+        compiled = lowered.compile(compiler_options=QUICK)
+    except jax.errors.JaxRuntimeError:
+        compiled = lowered.compile()
+    return compiled(*arguments)
+
+
+def inside_transformation(*values: Any) -> bool:
+    """Whether some of this is being traced, or the caller is, by `jit`, `grad`, `vmap` or another transformation."""
+    return not trace_state_clean() or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(values))
+
+
+def primitives(jaxpr: Any) -> Iterator[str]:
+    """The names of all operations of a program, also of those inside others."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for value in jax.tree.leaves(tuple(equation.params.values())):
+            if hasattr(value, "jaxpr"):
+                yield from primitives(value.jaxpr)
+            elif hasattr(value, "eqns"):
+                yield from primitives(value)
+
+
+def _is_small(arguments: tuple[Any, ...]) -> bool:
+    """Whether the state, the first argument, is a few bytes in the memory of one CPU, and nothing is being traced."""
+    if inside_transformation(*arguments):
+        return False
+    leaves = jax.tree.leaves(arguments[0])
+    places = {device for leaf in leaves if isinstance(leaf, jax.Array) for device in leaf.devices()}
+    if len(places) > 1 or any(place.platform != "cpu" for place in places or jax.devices()[:1]):
+        return False
+    return sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= LARGEST_STATE_BYTES
+
+
+def _touched(arguments: Any) -> Any:
+    """A number made of every argument: XLA aborts on unused arguments of such a call, so all are used."""
+    total = jnp.zeros((), jnp.float32)
+    for leaf in jax.tree.leaves(arguments):
+        numbers = jax.random.key_data(leaf) if _is_key(leaf) else jnp.asarray(leaf)
+        if numbers.size:
+            total += jnp.real(numbers[(0,) * numbers.ndim]).astype(jnp.float32)
+    return total
+
+
+def _as_one_function(value: Any) -> Any:
+    """The call that made this value, marked; random keys are not numbers and cannot carry the mark."""
+    return value if _is_key(value) else set_xla_metadata(value, **ONE_FUNCTION)
+
+
+def _is_key(value: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(value), jax.dtypes.prng_key)
