@@ -62,6 +62,11 @@ class Family(abc.ABC):
         return "other"
 
     @property
+    def unweighted(self) -> "Family":
+        """The family of y itself, where observations come with a weight."""
+        return self
+
+    @property
     def raw_dim(self) -> int:
         """How many unconstrained outputs a model gives for this family."""
         return self.dim

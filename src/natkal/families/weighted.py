@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.families.around import Around
-from natkal.families.base import Event, Natural, Observed, Raw, as_float
+from natkal.families.base import Event, Family, Natural, Observed, Raw, as_float
 from natkal.typing import Array, Float
 
 
@@ -35,6 +35,11 @@ class Weighted(Around):
     def domain(self) -> str:
         """The family's own, with a weight."""
         return f"{self.family.domain} with a weight of at least 0"
+
+    @property
+    def unweighted(self) -> Family:
+        """The family of y alone."""
+        return self.family
 
     def inner(self, y: Event) -> Event:
         """The observation without its weight."""

@@ -195,7 +195,7 @@ class Bank:
             observed=observed,
             accepted=~jnp.any(bad),
             expert_log_prob=told.log_prob,
-            surprise=jnp.where(observed, _surprise(mixture, target), 0.0),
+            surprise=jnp.where(observed, _surprise(mixture, value_of(self.outputs, target)), 0.0),
             memory=weights @ learned.memory,
             prior_left=weights @ learned.prior_left,
             reseeded=learned.reseeded,
@@ -337,8 +337,8 @@ class Bank:
             spread=together.cov,
             weights=weights,
             experts=experts,
-            laws=self.laws,
-            family=self.outputs,
+            laws=self.laws.unweighted,
+            family=self.outputs.unweighted,
         )
 
     def _reseeded(self, members: Sequence[Any], log_weights: Array, bad: Bool[Array, " m"]) -> tuple[Any, ...]:
@@ -401,6 +401,11 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 def _where(condition: Bool[Array, " m"], new: Array, old: Array) -> Array:
     return jnp.where(condition.reshape(condition.shape + (1,) * (new.ndim - 1)), new, old)
+
+
+def value_of(family: Family, target: Array) -> Array:
+    """The observation itself, without its weight where it has one."""
+    return target if family.unweighted is family else target[0]
 
 
 def _surprise(mixture: Mixture, target: Array) -> Float[Array, ""]:

@@ -28,6 +28,7 @@ class Group:
 
     make: Callable[[Any], Learner]
     values: Any
+    names: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -59,7 +60,7 @@ class Group:
         """
 
         def one(member: Array, states: Any) -> Any:
-            own = jax.tree.map(lambda leaf: leaf[member], (self.values, states, *stacked))
+            own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[member], (self.values, states, *stacked))
             return function(self.make(own[0]), *own[1:])
 
         shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32), kept)[1]
@@ -73,7 +74,8 @@ class Group:
 
     def take(self, members: Sequence[int]) -> "Group":
         """Some of the members."""
-        return Group(make=self.make, values=jax.tree.map(lambda leaf: leaf[np.asarray(members)], self.values))
+        values = jax.tree.map(lambda leaf: leaf[np.asarray(members)], self.values)
+        return Group(make=self.make, values=values, names=tuple(self.names[member] for member in members if self.names))
 
 
 def from_grid(make: Callable[..., Learner], grid: Mapping[str, Sequence[Any]]) -> Group:

@@ -58,6 +58,11 @@ class Laws(Protocol):
         """How many laws."""
         ...
 
+    @property
+    def unweighted(self) -> "Laws":
+        """The laws of y itself, where observations come with a weight."""
+        ...
+
     def start(self, dtype: Any) -> Any:
         """The memory before any observation."""
         ...
@@ -91,7 +96,16 @@ class Laws(Protocol):
         ...
 
 
-class _Memoryless:
+class _Plain:
+    """Laws of observations without a weight."""
+
+    @property
+    def unweighted(self) -> Any:
+        """Themselves."""
+        return self
+
+
+class _Memoryless(_Plain):
     """Laws that learn nothing of their own, of targets that are not rescaled."""
 
     def start(self, dtype: Any) -> tuple[()]:
@@ -123,8 +137,8 @@ class PlugIn(_Memoryless):
 
     def laws(self, memory: tuple[()], prediction: FilterPrediction) -> OwnLaw:
         """One."""
-        cov = prediction.cov
-        if cov is None:
+        cov = None if self.family.support == "classes" else prediction.cov
+        if cov is None and self.family.support != "classes":
             cov = self.family.cov(prediction.natural)
         law = OwnLaw(natural=prediction.natural, moments=Moments(mean=prediction.mean, cov=cov))
         return jax.tree.map(lambda leaf: leaf[None], law)
@@ -260,7 +274,7 @@ class StudentLaw(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Student:
+class Student(_Plain):
     """The noise variance of a Gaussian, learned by the conjugate rule (see the README).
 
     A law with a tracking rate adds the running level of the member's residuals to its mean: where the target wanders
@@ -386,6 +400,11 @@ class Counted:
     """Another family's laws, for observations (y, w) that count w times: log p is w times theirs."""
 
     inner: Laws
+
+    @property
+    def unweighted(self) -> Laws:
+        """The laws of y alone."""
+        return self.inner
 
     @property
     def count(self) -> int:

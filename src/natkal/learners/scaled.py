@@ -12,7 +12,7 @@ from natkal.engine.checks import as_precision
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
 from natkal.learners import scales
-from natkal.learners.bank import Bank, BankInfo, BankState
+from natkal.learners.bank import Bank, BankInfo, BankState, value_of
 from natkal.learners.mixture import Mixture
 from natkal.learners.scales import FIRST_ROWS, Scale
 from natkal.typing import Array, Params
@@ -59,7 +59,7 @@ class Scaled:
         """The state before any observation."""
         bank = self.bank.init(params, key)
         dtype = bank.log_weights.dtype
-        shape = self.outputs.event_shape
+        shape = self.outputs.unweighted.event_shape
         kept = lambda leaf: jnp.zeros((FIRST_ROWS, *jnp.shape(leaf)), _dtype(leaf, dtype))  # noqa: E731
         return ScaledState(
             inputs=jax.tree.map(
@@ -69,7 +69,7 @@ class Scaled:
             ),
             targets=scales.start(shape, dtype) if self._has_units else None,
             first_inputs=jax.tree.map(kept, self.example),
-            first_targets=jnp.full((FIRST_ROWS, *shape), jnp.nan, dtype) if self._warms_up else None,
+            first_targets=jnp.full((FIRST_ROWS, *self.outputs.event_shape), jnp.nan, dtype) if self._warms_up else None,
             rows=jnp.zeros((), jnp.int32),
             bank=bank,
         )
@@ -85,8 +85,9 @@ class Scaled:
     def step(self, state: ScaledState, inputs: Any, target: Any) -> tuple[ScaledState, BankInfo]:
         """Predict, observe, learn. A NaN target is only predicted."""
         inputs, target = as_precision(state.bank.log_weights.dtype, (inputs, jnp.asarray(target)))
+        y = as_float(value_of(self.outputs, target), state.bank.log_weights.dtype)
         # a row without a target is no first row of a real target: it is predicted and not kept
-        counted = ~jnp.all(jnp.isnan(target)) if self._warms_up else jnp.ones((), bool)
+        counted = ~jnp.all(jnp.isnan(y)) if self._warms_up else jnp.ones((), bool)
         rows = state.rows + counted
         slot = jnp.minimum(state.rows, FIRST_ROWS - 1)
         warming = state.rows < FIRST_ROWS
@@ -101,26 +102,34 @@ class Scaled:
         if not self._has_units:
             bank, info = self.bank.step(state.bank, scaled, target)
             return ScaledState(seen, None, first_inputs, None, rows, bank), info
-        y = as_float(target, state.bank.log_weights.dtype)
-        targets = scales.observe(state.targets, y)
+        weighted = self.outputs.unweighted is not self.outputs
+        seen_y = jnp.where(target[1] > 0, y, jnp.nan) if weighted else y
+        targets = scales.observe(state.targets, seen_y)
         if not self._warms_up:
             location, scale = self._units(state)
-            bank, info = self.bank.step(state.bank, scaled, (y - location) / scale)
+            bank, info = self.bank.step(state.bank, scaled, self._target(target, (y - location) / scale))
             info = self._told(state, info, y)
             return ScaledState(seen, targets, first_inputs, None, rows, bank), info
-        first_targets = jnp.where(kept_now, state.first_targets.at[slot].set(y), state.first_targets)
-        targets = jax.lax.cond(full, lambda: scales.settle(targets, first_targets), lambda: targets)
+        first_targets = jnp.where(
+            kept_now,
+            state.first_targets.at[slot].set(jnp.reshape(target, state.first_targets.shape[1:]).astype(y.dtype)),
+            state.first_targets,
+        )
+        targets = jax.lax.cond(
+            full, lambda: scales.settle(targets, first_targets[:, 0] if weighted else first_targets), lambda: targets
+        )
         # the first rows are predicted only; with the last of them all are learned, in the scales they made together
         replayed = jnp.where(full, FIRST_ROWS, 0)
         after = ScaledState(seen, targets, first_inputs, first_targets, rows, state.bank)
         location, scale = self._units(after)
         own_location, own_scale = self._units(state)
-        now = jnp.where(warming, jnp.nan, (y - own_location) / own_scale)
+        now = self._target(target, jnp.where(warming, jnp.nan, (y - own_location) / own_scale))
 
         def learn(turn: Array, carried: tuple[BankState, BankInfo]) -> tuple[BankState, BankInfo]:
             bank, info = carried
             kept = jax.tree.map(lambda leaf: leaf[jnp.maximum(turn - 1, 0)], (first_inputs, first_targets))
-            again = (self._standardised(seen, kept[0]), (kept[1] - location) / scale)
+            old = self._target(kept[1], (value_of(self.outputs, kept[1]) - location) / scale)
+            again = (self._standardised(seen, kept[0]), old)
             row = jax.tree.map(lambda present, old: jnp.where(turn == 0, present, old), (scaled, now), again)
             bank, told = self.bank.step(bank, *row)
             return bank, jax.tree.map(lambda new, old: jnp.where(turn == 0, new, old), told, info)
@@ -172,6 +181,12 @@ class Scaled:
     def standardised_inputs(self, state: ScaledState, inputs: Any) -> Any:
         """A row as the members see it, without letting it into the scales."""
         return self._standardised(state.inputs, as_precision(state.bank.log_weights.dtype, inputs))
+
+    def _target(self, target: Array, standard: Array) -> Array:
+        """The target with this value in the place of its own; its weight stays."""
+        if self.outputs.unweighted is self.outputs:
+            return standard
+        return jnp.stack([standard, target[1].astype(standard.dtype)])
 
     @property
     def _has_units(self) -> bool:

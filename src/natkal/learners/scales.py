@@ -1,6 +1,6 @@
 """Running location and scale of numbers, moved neither by one wild value nor by a few equal ones.
 
-Two sets of moments are kept for every column (Welford, with compensated sums): of all values, and of the *core*, from
+Two sets of moments are kept for every column (Welford): of all values, and of the *core*, from
 which values further than OUTSIDE deviations from the centre are left out. A value outside is let in when such values
 keep coming (more than half of the last ten or so): then the core's memory is cut short, so that it follows within a few
 rows. A core whose spread has fallen far below (a change of units, say) starts again from the recent rows. The first
@@ -12,7 +12,6 @@ that of all values.
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from natkal.typing import Array, Bool, Float
@@ -27,19 +26,12 @@ LINEAR_UP_TO = 8.0
 """A standardised value grows like a logarithm beyond: no input is so large that one row decides everything."""
 
 
-class Double(NamedTuple):
-    """A sum of two floats that together hold twice the digits: float32 sums as accurate as float64 ones."""
-
-    high: Float[Array, "*e"]
-    low: Float[Array, "*e"]
-
-
 class Welford(NamedTuple):
-    """How many values, their mean and the sum of squared deviations from it, entry by entry."""
+    """How many values, their mean and their variance, entry by entry; no sums, which would stall in float32."""
 
-    seen: Double
-    mean: Double
-    squares: Double
+    seen: Float[Array, "*e"]
+    mean: Float[Array, "*e"]
+    variance: Float[Array, "*e"]
 
 
 class Scale(NamedTuple):
@@ -61,8 +53,7 @@ class Scale(NamedTuple):
 def start(shape: tuple[int, ...], dtype: Any) -> Scale:
     """Nothing seen."""
     zeros = jnp.zeros(shape, dtype)
-    double = Double(zeros, zeros)
-    empty = Welford(double, double, double)
+    empty = Welford(zeros, zeros, zeros)
     return Scale(empty, empty, zeros, zeros, jnp.full(shape, jnp.nan, dtype), zeros, zeros)
 
 
@@ -71,12 +62,12 @@ def observe(scale: Scale, values: Float[Array, "*e"]) -> Scale:
     present = jnp.isfinite(values)
     centre, deviation = _moments(scale.core)
     outside = present & (jnp.abs(values - centre) > OUTSIDE * deviation) & (deviation > 0)
-    outside = outside & (scale.core.seen.high >= FIRST_ROWS)
+    outside = outside & (scale.core.seen >= FIRST_ROWS)
     strays = scale.strays + 0.1 * (outside - scale.strays)
     rule = strays > 0.5
-    core = _kept(rule & outside, scale.core, CUT_TO)
-    core = _add_values(core, values, present & (~outside | rule))
-    count = jnp.minimum(scale.everything.seen.high + 1, 1 / RECENT)
+    cut = jnp.where(rule & outside, jnp.minimum(scale.core.seen, CUT_TO), scale.core.seen)
+    core = _add_values(scale.core._replace(seen=cut), values, present & (~outside | rule))
+    count = jnp.minimum(scale.everything.seen + 1, 1 / RECENT)
     away = jnp.where(present, values, 0.0) - scale.level
     level = scale.level + away / count
     spread = scale.spread + (jnp.square(away) * (1 - 1 / count) - scale.spread) / count
@@ -91,7 +82,7 @@ def observe(scale: Scale, values: Float[Array, "*e"]) -> Scale:
         level=jnp.where(present, level, scale.level),
         spread=jnp.where(present, spread, scale.spread),
     )
-    fallen = (now.core.seen.high > 3 / RECENT) & (jnp.sqrt(now.spread) * FALLEN < _moments(now.core)[1])
+    fallen = (now.core.seen > 3 / RECENT) & (jnp.sqrt(now.spread) * FALLEN < _moments(now.core)[1])
     return now._replace(core=_restarted(fallen & ~_repeating(now), now))
 
 
@@ -101,10 +92,10 @@ def settle(scale: Scale, first: Float[Array, "n *e"]) -> Scale:
     deviation = 1.5 * _median(jnp.abs(first - middle[None]))
     near = jnp.abs(first - middle[None]) <= OUTSIDE * deviation[None]
     near = (near | (deviation[None] == 0)) & jnp.isfinite(first)
-    core = jax.tree.map(jnp.zeros_like, scale.core)
-    for row, inside in zip(first, near, strict=True):
-        core = _add_values(core, row, inside)
-    return scale._replace(core=core)
+    count = jnp.maximum(jnp.sum(near, axis=0), 1).astype(first.dtype)
+    mean = jnp.sum(jnp.where(near, first, 0.0), axis=0) / count
+    variance = jnp.sum(jnp.where(near, jnp.square(first - mean[None]), 0.0), axis=0) / count
+    return scale._replace(core=Welford(count, mean, variance))
 
 
 def location_scale(scale: Scale) -> tuple[Float[Array, "*e"], Float[Array, "*e"]]:
@@ -129,36 +120,29 @@ def _repeating(scale: Scale) -> Bool[Array, "*e"]:
 
 
 def _moments(sums: Welford) -> tuple[Array, Array]:
-    count = jnp.maximum(sums.seen.high, 1.0)
-    deviation = jnp.sqrt(jnp.maximum(sums.squares.high, 0.0) / count)
+    deviation = jnp.sqrt(sums.variance)
     # rounding of a constant is no spread
-    noise = 4 * jnp.finfo(deviation.dtype).eps * jnp.abs(sums.mean.high)
-    return sums.mean.high, jnp.where(deviation > noise, deviation, 0.0)
+    noise = 4 * jnp.finfo(deviation.dtype).eps * jnp.abs(sums.mean)
+    return sums.mean, jnp.where(deviation > noise, deviation, 0.0)
 
 
 def _add_values(sums: Welford, values: Array, counts: Bool[Array, "*e"]) -> Welford:
-    """n <- n + 1,  m <- m + (x - m)/n,  s <- s + (x - m_old)(x - m_new)."""
-    seen = _add(sums.seen, counts.astype(values.dtype))
-    count = jnp.maximum(seen.high, 1.0)
-    before = jnp.where(counts, _from(values, sums.mean), 0.0)
-    mean = _add(sums.mean, before / count)
-    after = jnp.where(counts, _from(values, mean), 0.0)
-    return Welford(seen=seen, mean=mean, squares=_add(sums.squares, before * after))
-
-
-def _kept(cut: Bool[Array, "*e"], sums: Welford, count: float) -> Welford:
-    """The same mean and deviation, counting for at most `count` values where `cut`."""
-    share = jnp.where(cut, jnp.minimum(1.0, count / jnp.maximum(sums.seen.high, 1.0)), 1.0)
-    shrink = lambda double: Double(double.high * share, double.low * share)  # noqa: E731
-    return Welford(seen=shrink(sums.seen), mean=sums.mean, squares=shrink(sums.squares))
+    """n <- n + 1,  m <- m + (x - m)/n,  v <- v + ((x - m_old)(x - m_new) - v)/n."""
+    seen = sums.seen + counts
+    share = counts / jnp.maximum(seen, 1.0)
+    before = jnp.where(counts, values - sums.mean, 0.0)
+    mean = sums.mean + before * share
+    after = jnp.where(counts, values - mean, 0.0)
+    return Welford(seen=seen, mean=mean, variance=sums.variance + (before * after - sums.variance) * share)
 
 
 def _restarted(fallen: Bool[Array, "*e"], scale: Scale) -> Welford:
     """A core with the moments of the recent values, where it has fallen."""
-    zeros = jnp.zeros_like(scale.level)
-    count = jnp.full_like(scale.level, 1 / RECENT)
-    fresh = Welford(Double(count, zeros), Double(scale.level, zeros), Double(count * scale.spread, zeros))
-    return jax.tree.map(lambda new, old: jnp.where(fallen, new, old), fresh, scale.core)
+    return Welford(
+        seen=jnp.where(fallen, 1 / RECENT, scale.core.seen),
+        mean=jnp.where(fallen, scale.level, scale.core.mean),
+        variance=jnp.where(fallen, scale.spread, scale.core.variance),
+    )
 
 
 def _median(values: Float[Array, "n *e"]) -> Float[Array, "*e"]:
@@ -171,17 +155,3 @@ def _median(values: Float[Array, "n *e"]) -> Float[Array, "*e"]:
     middle = jnp.maximum(jnp.sum(jnp.isfinite(values), axis=0) - 1, 0) // 2
     found = jnp.sum(jnp.where(rank == middle[None], filled, 0.0), axis=0)
     return jnp.where(jnp.isfinite(found), found, 0.0)
-
-
-def _from(values: Array, mean: Double) -> Array:
-    return (values - mean.high) - mean.low
-
-
-def _add(total: Double, value: Array) -> Double:
-    """Knuth's two-sum, its error kept."""
-    high = total.high + value
-    virtual = high - total.high
-    error = (total.high - (high - virtual)) + (value - virtual)
-    low = total.low + error
-    carried = high + low
-    return Double(high=carried, low=low - (carried - high))

@@ -1,0 +1,140 @@
+"""Earlier targets as inputs: the last few known values, and those one period ago where the series has a period.
+
+Only what is known by then is used: a label that comes late counts from the row at which it came. Every key has a past
+of its own. Numbers enter as they are (and are scaled like other inputs), two classes as -1 and 1, more as indicators.
+"""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+RECENT_LAGS = (1, 2, 3)
+SEASONAL_LAGS = 2
+"""The value one period ago, and the one before it."""
+INDICATORS = 12
+"""Classes of the last value that have an indicator of their own; the others share none."""
+LONGEST_PERIOD = 1024
+SHORTEST_SERIES = 48
+STRONG = 0.3
+"""A period counts where the series, less its recent level, has this autocorrelation at it."""
+
+
+class Past:
+    """The known targets of one target column, key by key, and the inputs made of them."""
+
+    def __init__(self, classes: int, lags: tuple[int, ...] | None):
+        self.classes = classes
+        self.named = lags
+        self.lags = RECENT_LAGS if lags is None else lags
+        self.season = 0
+        self.known: dict[str, deque[float]] = {}
+        self.counts: dict[str, int] = {}
+
+    @property
+    def columns(self) -> int:
+        """How many inputs the past makes."""
+        if self.classes > 2:
+            return min(len(self.lags), 2) * min(self.classes, INDICATORS)
+        return len(self.lags) + (SEASONAL_LAGS if self.named is None else 0)
+
+    @property
+    def scaled(self) -> list[bool]:
+        """Which of them are plain numbers."""
+        return [self.classes == 0] * self.columns
+
+    def inputs(self, key: str = "") -> np.ndarray:
+        """The inputs of the next row of this key; NaN, that is missing, where there is no value yet."""
+        known = self.known.get(key)
+        row = np.full(self.columns, np.nan)
+        if not known:
+            return row if self.classes == 0 else np.zeros(self.columns)
+        if self.classes > 2:
+            row = np.zeros(self.columns)
+            width = min(self.classes, INDICATORS)
+            for position, lag in enumerate(self.lags[:2]):
+                if lag <= len(known) and known[-lag] < width:
+                    row[position * width + int(known[-lag])] = 1.0
+            return row
+        lags = [*self.lags]
+        if self.named is None:
+            lags += [self.season + step if self.season else 0 for step in range(SEASONAL_LAGS)]
+        values = [known[-lag] if 0 < lag <= len(known) else np.nan for lag in lags]
+        if self.classes == 2:
+            return np.nan_to_num(2.0 * np.array(values) - 1.0)
+        return np.array(values)
+
+    def learn(self, value: float, key: str = "") -> None:
+        """One more known target; a missing one repeats nothing and is left out."""
+        known = self.known.setdefault(key, deque(maxlen=self._longest))
+        known.append(value)
+        count = self.counts[key] = self.counts.get(key, 0) + 1
+        due = count >= SHORTEST_SERIES and (count & (count - 1) == 0 or count % (2 * LONGEST_PERIOD) == 0)
+        if self.named is None and self.classes == 0 and due:
+            self.season = find_period(np.array(known))
+
+    def rows(self, targets: np.ndarray, keys: list[str]) -> np.ndarray:
+        """The inputs of consecutive rows whose targets become known one after the other (NaN: not known)."""
+        made = np.empty((len(targets), self.columns))
+        for row, value in enumerate(targets):
+            key = keys[row] if keys else ""
+            made[row] = self.inputs(key)
+            if value == value:
+                self.learn(float(value), key)
+        return made
+
+    @property
+    def _longest(self) -> int:
+        return max([*self.lags, 2 * LONGEST_PERIOD + 2])
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: plain lists and numbers."""
+        return {
+            "season": self.season,
+            "counts": self.counts,
+            "known": {key: list(values) for key, values in self.known.items()},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.season = int(state["season"])
+        self.counts = {str(key): int(count) for key, count in state["counts"].items()}
+        self.known = {
+            str(key): deque((float(value) for value in values), maxlen=self._longest)
+            for key, values in state["known"].items()
+        }
+
+
+def find_period(values: np.ndarray) -> int:
+    """The lag of the first strong peak of the autocorrelation of the differenced-from-trend series; 0 where none is."""
+    count = len(values)
+    if count < SHORTEST_SERIES or not np.isfinite(values).all():
+        return 0
+    time = np.arange(count)
+    trend = np.polyval(np.polyfit(time, values, 1), time)
+    residual = values - trend
+    limit = np.quantile(np.abs(residual), 0.98)
+    residual = np.clip(residual, -limit, limit)
+    if not residual.std() > 1e-12 * (np.abs(values).max() + 1e-300):
+        return 0
+    size = 1 << int(np.ceil(np.log2(2 * count)))
+    spectrum = np.fft.rfft(residual, size)
+    correlation = np.fft.irfft(spectrum * np.conj(spectrum), size)[:count]
+    correlation = correlation / correlation[0] * count / np.maximum(count - time, 1)
+    longest = min(LONGEST_PERIOD, count // 3)
+    # beyond the first trough, so that a slow series is not its own period
+    negative = np.flatnonzero(correlation[:longest] < 0)
+    if not len(negative):
+        return 0
+    inside = correlation[negative[0] : longest]
+    if len(inside) < 2:
+        return 0
+    best = int(np.argmax(inside))
+    # the shortest lag that is nearly as good: a multiple of the period has the same correlation
+    peaks = [
+        lag
+        for lag in range(1, len(inside) - 1)
+        if inside[lag] >= max(inside[lag - 1], inside[lag + 1]) and inside[lag] > 0.85 * inside[best]
+    ]
+    lag = (peaks[0] if peaks else best) + int(negative[0])
+    return lag if correlation[lag] > STRONG and lag >= 2 else 0

@@ -1,0 +1,287 @@
+"""Rows of numbers through the learner that a table gets: predict, learn, grow, and give answers in the user's units.
+
+The command line, scikit-learn, river, the server and `nk.learn` are doors to this one class: they turn what the user
+has into numbers, and what it answers into what the user expects.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natkal.drivers.storage import array_template, restored, state_arrays
+from natkal.tabular.choose import Shape, make_learner, member_names
+from natkal.tabular.loop import Feed, Loop, Pending, Row, Told
+from natkal.tabular.options import Options, check_options, past_lags
+from natkal.tabular.past import Past
+from natkal.tabular.resize import resized
+from natkal.tabular.tasks import make_task
+
+FIRST_SLOTS = 16
+_LOOPS: dict[Any, Loop] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetShape:
+    """One target: the name of its task, and how many classes there is room for (0 for numbers)."""
+
+    task: str
+    classes: int = 0
+
+
+class TableLearner:
+    """The learner of one table, or of one for each key, with its state.
+
+    `scaled` says for each feature whether it is a plain number to be standardised. `limits`: whether the limits of
+    intervals are computed with each prediction.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        scaled: Sequence[bool],
+        targets: Sequence[TargetShape],
+        *,
+        keyed: bool = False,
+        limits: bool = True,
+    ):
+        check_options(options)
+        self.options = options
+        self.keyed = keyed
+        self.limits = limits
+        self.fan_in = max(len(scaled), 1)
+        self.scaled = list(scaled)
+        self.targets = list(targets)
+        lags = past_lags(options.past)
+        self.pasts = [Past(target.classes, lags) for target in targets]
+        self.known = [min(target.classes, 2) if target.classes else 0 for target in targets]
+        """How many classes of each target have been seen; two at least."""
+        self.keys: dict[str, int] = {}
+        self.room = len(self.scaled)
+        self._build()
+        with jax.enable_x64(True):
+            self._start = jax.jit(self.loop.init)()
+            self.state: Any = _spread(self._start, FIRST_SLOTS) if keyed else jax.jit(self.loop.init)()
+
+    # -- what the learner is made of ---------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        """The loop for the features and classes there is room for; one that was compiled before is used again."""
+        tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
+        shapes = tuple(self._shape(past) for past in self.pasts)
+        asked = (self.options, shapes, tasks, self.keyed, self.limits)
+        if asked not in _LOOPS:
+            learners = tuple(
+                make_learner(self.options, shape, task, self.keyed) for shape, task in zip(shapes, tasks, strict=True)
+            )
+            _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.has_memory)
+        self.loop = _LOOPS[asked]
+
+    def _shape(self, past: Past) -> Shape:
+        free = [True] * (self.room - len(self.scaled))
+        return Shape(
+            columns=past.columns + self.room,
+            scaled=(*past.scaled, *self.scaled, *free),
+            past=past.columns,
+            fan_in=self.fan_in + past.columns,
+        )
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters the members have together, over all targets."""
+        return sum(
+            group.size * group.first.model.size  # pyright: ignore[reportAttributeAccessIssue]
+            for learner in self.loop.learners
+            for group in learner.bank.groups
+        )
+
+    @property
+    def member_names(self) -> list[str]:
+        """What `Told.members` says, number by number; of the first target."""
+        return [*(f"weight {name}" for name in member_names(self.loop.learners[0])), "effective memory"]
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def rows(
+        self,
+        numbers: np.ndarray,
+        targets: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+        keys: Sequence[str] = (),
+        *,
+        tell_past: bool = True,
+    ) -> Row:
+        """Rows as the loop takes them: the past of each target in front, room for features to come behind.
+
+        `numbers` (n, features) has NaN where a value is missing, `targets` (n, targets) where a label is. With
+        `tell_past` each target is known from the next row on; where labels come late, `know` says when.
+        """
+        count = len(numbers)
+        if targets is None:
+            targets = np.full((count, len(self.targets)), np.nan)
+        free = np.full((count, self.room - numbers.shape[1]), np.nan)
+        parts, known = [], np.zeros((count, len(self.targets)), np.int32)
+        for position, past in enumerate(self.pasts):
+            own = targets[:, position]
+            if not past.columns:
+                before = np.zeros((count, 0))
+            elif tell_past and not np.isnan(own).all():
+                before = past.rows(own, list(keys))
+            else:
+                before = np.stack([past.inputs(keys[row] if keys else "") for row in range(count)] or [past.inputs()])
+                before = before[:count]
+            parts.append(np.concatenate([before, numbers, free], axis=1))
+            if self.targets[position].classes:
+                seen = np.maximum.accumulate(np.nan_to_num(own, nan=0.0)).astype(np.int32) + 1 if count else own
+                known[:, position] = np.maximum(seen, self.known[position])
+                self.known[position] = int(known[-1, position]) if count else self.known[position]
+        return Row(tuple(parts), known, targets, np.ones(count) if weight is None else weight)
+
+    def know(self, position: int, value: float, key: str = "") -> None:
+        """A label that came late is part of the past from now on."""
+        self.pasts[position].learn(value, key)
+
+    def learn(
+        self,
+        rows: Row,
+        *,
+        keys: Sequence[str] = (),
+        resets: Any = None,
+        late: Row | None = None,
+        late_slots: Any = None,
+    ) -> Pending:
+        """Predict each row, then learn it (or, with `late`, the row whose label has come by then)."""
+        slots = self._slots(keys) if self.keyed else None
+        with jax.enable_x64(True):
+            self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots))
+        return pending
+
+    def predict(self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None) -> Told:
+        """Predictions without learning; a key never seen gets what every model starts from."""
+        slots = None
+        if self.keyed and self.options.has_memory:
+            slots = self._slots(keys)
+        elif self.keyed:
+            free = len(self.keys)  # one slot serves all of them, as nothing happens to it
+            self._make_room(free + 1)
+            slots = np.array([self.keys.get(key, free) for key in keys], np.int32)
+        with jax.enable_x64(True):
+            self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets))
+        return told
+
+    # -- growth --------------------------------------------------------------------------------------------------------
+
+    def add_features(self, scaled: Sequence[bool]) -> None:
+        """Room for more features, which come behind the ones there are; what was learned stays."""
+        needed = len(self.scaled) + len(scaled)
+        old = self.loop
+        self.scaled += list(scaled)
+        if needed > self.room or not all(scaled):
+            self.room = max(needed, 2 * self.room if needed > self.room else self.room)
+            self._rebuild(old)
+
+    def add_classes(self, position: int, count: int) -> None:
+        """Room for at least so many classes of a target; twice as many as there were, so that this is rare."""
+        target = self.targets[position]
+        if count <= target.classes:
+            return
+        old = self.loop
+        self.targets[position] = TargetShape(target.task, max(count, 2 * target.classes))
+        if target.task == "binary":
+            self.targets[position] = TargetShape("multiclass", self.targets[position].classes)
+        self._rebuild(old)
+
+    def _rebuild(self, old: Loop) -> None:
+        self._build()
+        with jax.enable_x64(True):
+            self._start = jax.jit(self.loop.init)()
+            move = lambda state: tuple(  # noqa: E731
+                resized(small, own, large)
+                for small, own, large in zip(old.learners, state, self.loop.learners, strict=True)
+            )
+            self.state = jax.jit(jax.vmap(move) if self.keyed else move)(self.state)
+
+    # -- keys ----------------------------------------------------------------------------------------------------------
+
+    def _slots(self, keys: Sequence[str]) -> np.ndarray:
+        """The slot of each key, a new one for a key not seen before."""
+        for key in keys:
+            self.keys.setdefault(key, len(self.keys))
+        self._make_room(len(self.keys))
+        return np.array([self.keys[key] for key in keys], np.int32)
+
+    def slot(self, key: str) -> int:
+        """The slot of one key."""
+        return int(self._slots([key])[0])
+
+    def _make_room(self, needed: int) -> None:
+        """Twice the slots, as often as needed."""
+        have = size = jax.tree.leaves(self.state)[0].shape[0]
+        while size < needed:
+            size *= 2
+        if size > have:
+            more = _spread(self._start, size - have)
+            self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
+
+    def one(self, slot: int | None = None) -> tuple[Any, ...]:
+        """The states of one model, target by target: the only one, or that of a slot."""
+        return jax.tree.map(lambda leaf: leaf[slot], self.state) if self.keyed else self.state
+
+    # -- on disk -------------------------------------------------------------------------------------------------------
+
+    def header(self) -> dict[str, Any]:
+        """All that is not numbers on the device."""
+        return {
+            "fan_in": self.fan_in,
+            "room": self.room,
+            "scaled": self.scaled,
+            "targets": [dataclasses.asdict(target) for target in self.targets],
+            "known": self.known,
+            "keys": list(self.keys),
+            "pasts": [past.state() for past in self.pasts],
+        }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Every number of the state, by name, on the host."""
+        return state_arrays(self.state)
+
+    @classmethod
+    def from_header(cls, options: Options, header: Mapping[str, Any], *, keyed: bool, limits: bool) -> "TableLearner":
+        """A learner like the one that wrote the header, at its start; `restore` brings its numbers back."""
+        targets = [TargetShape(str(entry["task"]), int(entry["classes"])) for entry in header["targets"]]
+        made = cls.__new__(cls)
+        made.options, made.keyed, made.limits = options, keyed, limits
+        made.fan_in, made.room = int(header["fan_in"]), int(header["room"])
+        made.scaled, made.targets = [bool(flag) for flag in header["scaled"]], targets
+        made.known = [int(count) for count in header["known"]]
+        made.pasts = [Past(target.classes, past_lags(options.past)) for target in targets]
+        for past, state in zip(made.pasts, header["pasts"], strict=True):
+            past.restore(state)
+        made.keys = {str(key): slot for slot, key in enumerate(header["keys"])}
+        made._build()
+        with jax.enable_x64(True):
+            made._start = jax.eval_shape(made.loop.init)
+        return made
+
+    def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Name, shape and dtype of each array of a checkpoint with these keys; nothing is allocated."""
+        slots = FIRST_SLOTS
+        while slots < len(self.keys):
+            slots *= 2
+        with jax.enable_x64(True):
+            one = array_template(jax.eval_shape(self.loop.init))
+        return {name: ((slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The state from a checkpoint's arrays, which match `template`."""
+        with jax.enable_x64(True):
+            self._start = jax.jit(self.loop.init)()
+            self.state = restored(self._start, arrays)
+
+
+def _spread(state: Any, count: int) -> Any:
+    """`count` copies of a state with a leading axis."""
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), state)
