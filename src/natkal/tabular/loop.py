@@ -21,7 +21,6 @@ from natkal.typing import Array
 
 BLOCKS = (64, 4096)
 """Rows are padded to one of these lengths, so that few programs are compiled; longer ones are cut at the last."""
-PREDICTED_TOGETHER = 64
 
 
 class Row(NamedTuple):
@@ -129,7 +128,9 @@ class Loop:
             def one(now: Feed) -> Told:
                 return self._predict(_at(state, now.slots), now.rows)
 
-            return jax.lax.map(one, feed, batch_size=PREDICTED_TOGETHER)
+            together = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCKS[0], *leaf.shape[1:]), feed)
+            told = jax.lax.scan(lambda carry, part: (carry, jax.vmap(one)(part)), None, together)[1]
+            return jax.tree.map(lambda leaf: leaf.reshape(feed.rows.weight.shape[0], *leaf.shape[2:]), told)
 
         return jax.jit(block)
 
