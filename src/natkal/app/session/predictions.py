@@ -5,44 +5,47 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from natkal.app.session.metrics import interval, point
 from natkal.tabular.schema import Target
+from natkal.tabular.tasks import Outcome, point_of
+
+OTHER = "other"
+"""The column for the probability of classes that appeared after the header was written."""
 
 
 class PredictionFormat:
     """Which columns a prediction has and how a block of them is written."""
 
-    def __init__(self, targets: Sequence[Target], sizes: Sequence[int], *, json_lines: bool):
-        self._targets = list(targets)
-        self._sizes = list(sizes)
+    def __init__(self, targets: Sequence[Target], *, json_lines: bool):
+        self._classes = [list(target.classes) for target in targets]
         self._json = json_lines
         self.names = ["line"]
         for target in targets:
-            prefix = f"{target.name}." if len(self._targets) > 1 else ""
+            prefix = f"{target.name}." if len(targets) > 1 else ""
             self.names += [f"{prefix}observed", f"{prefix}predicted"]
             if target.classes:
-                self.names += [f"{prefix}p({name})" for name in target.classes]
+                self.names += [f"{prefix}p({name})" for name in (*target.classes, OTHER)]
             else:
                 self.names += [f"{prefix}low_90", f"{prefix}high_90"]
 
     @property
     def header(self) -> str:
         """The first line of a CSV file."""
-        return "" if self._json else ",".join(map(_quoted, self.names)) + "\n"
+        return "" if self._json else ",".join(map(quoted, self.names)) + "\n"
 
-    def write(self, lines: np.ndarray, summary: np.ndarray, observed: np.ndarray) -> str:
-        """A block of predictions as text."""
+    def write(
+        self, lines: np.ndarray, targets: Sequence[Target], outcomes: Sequence[Outcome], observed: np.ndarray
+    ) -> str:
+        """A block of predictions as text; `targets` have the classes that are known by now."""
         columns: list[list[str]] = [[str(line) for line in lines.tolist()]]
-        first = 0
-        for position, (target, size) in enumerate(zip(self._targets, self._sizes, strict=True)):
-            part = summary[:, first : first + size]
-            first += size
-            columns += [self._values(target, observed[:, position]), self._values(target, point(target, part))]
+        for position, (target, outcome, first) in enumerate(zip(targets, outcomes, self._classes, strict=True)):
+            guess = point_of(target.task, outcome)
+            columns += [self._values(target, observed[:, position]), self._values(target, guess)]
             if target.classes:
-                table = np.stack([1 - part[:, 0], part[:, 0]], axis=1) if size == 1 else part
-                columns += [self._numbers(column) for column in table.T]
+                shown = outcome.probabilities[:, : len(first)]
+                other = np.maximum(1 - shown.sum(axis=1), 0.0)
+                columns += [self._numbers(column) for column in (*shown.T, np.where(other < 1e-12, 0.0, other))]
             else:
-                columns += [self._numbers(side) for side in interval(target, part)]
+                columns += [self._numbers(side) for side in (outcome.low, outcome.high)]
         if self._json:
             keys = [json.dumps(name) + ": " for name in self.names]
             return "".join(
@@ -59,13 +62,14 @@ class PredictionFormat:
     def _values(self, target: Target, values: np.ndarray) -> list[str]:
         if not target.classes:
             return self._numbers(values)
-        quote = json.dumps if self._json else _quoted
+        quote = json.dumps if self._json else quoted
         names = [quote(name) for name in target.classes]
         nothing = "null" if self._json else ""
         return [names[int(value)] if value == value else nothing for value in values.tolist()]
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A cell of a CSV file."""
     if any(mark in text for mark in ',"\n\r'):
         return '"' + text.replace('"', '""') + '"'
     return text

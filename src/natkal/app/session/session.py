@@ -3,63 +3,64 @@
 import json
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from natkal.app.reading.first_rows import look
 from natkal.app.reading.source import STDIN, Source
 from natkal.app.session import checkpoint, snapshot
-from natkal.app.session.keyed_models import Fleet
-from natkal.app.session.metrics import RECENT, Metrics
+from natkal.app.session.metrics import RECENT, Metrics, record
 from natkal.app.session.outputs import Appender
 from natkal.app.session.predictions import PredictionFormat
+from natkal.app.session.settings import Counts, Settings
 from natkal.tabular.errors import Stopped, StreamError
 from natkal.tabular.features import Encoded, Encoder
-from natkal.tabular.laws import law_of
-from natkal.tabular.learners import has_memory
-from natkal.tabular.loop import Feed, Pending, make_loop
-from natkal.tabular.schema import Schema
-from natkal.tabular.settings import Counts, Settings
+from natkal.tabular.loop import Pending, Row
+from natkal.tabular.schema import Schema, Target
 from natkal.tabular.table import Position, Reject, Rows
+from natkal.tabular.table_learner import TableLearner, TargetShape
 
-HELD = 100_000
+MAX_HELD_ROWS = 100_000
 """How many rows wait for a label that comes later under their id; the oldest give way."""
+LOUD_SHARE = 0.01
+"""A run in which more than this share of the rows was rejected says so at its end."""
 
 
 class Session:
     """One run in one folder. Build it with `begin` or `resume`, then `run` it."""
 
-    def __init__(self, folder: Path, settings: Settings, schema: Schema, vocabularies: dict[str, list[str]]):
+    def __init__(self, folder: Path, settings: Settings, encoder: Encoder, learner: TableLearner):
         self.folder = folder
         self.settings = settings
-        self.schema = schema
-        check_memory(settings)
-        self.encoder = Encoder(schema, vocabularies)
-        self.laws = tuple(law_of(target) for target in schema.targets)
-        if not self.encoder.width:
-            raise StreamError("no column is left to learn from")
-        self.loop, params = make_loop(settings.choice, self.laws, self.encoder.width, self.encoder.scaled)
-        self.learner = self.loop.learner
-        self.fleet = Fleet(self.loop, params, settings.seed, keyed=schema.key is not None)
-        sizes = tuple(law.summary_size for law in self.laws)
-        self.metrics = Metrics(schema.targets, sizes, self.loop.members, settings.metrics_every)
+        self.encoder = encoder
+        self.learner = learner
+        self.metrics = Metrics(encoder.schema.targets, _members(learner), settings.metrics_every)
+        wanted = settings.predictions
         self.format = PredictionFormat(
-            schema.targets, sizes, json_lines=bool(settings.predictions and "json" in Path(settings.predictions).suffix)
+            encoder.schema.targets, json_lines=bool(wanted and "json" in Path(wanted).suffix)
         )
         self.files: list[str] = []
         self.counts = Counts()
         self.reasons: dict[str, int] = {}
         self.position = Position(0, 0, 1)
-        self.queue: deque[np.ndarray] = deque()
-        """Rows whose label has not come yet: inputs, targets and the slot of their model, side by side."""
+        self.queue: deque[tuple[Row, int]] = deque()
+        """Rows whose label has not come yet, with the slot of their model."""
         self.sequences: dict[str, str] = {}
         """The sequence that each key's last row belonged to (under "" where there are no keys)."""
         self.held: OrderedDict[str, np.ndarray] = OrderedDict()
-        self.recent_inputs = np.zeros((0, self.encoder.width))
+        self.recent_inputs = np.zeros((0, encoder.width))
         self.outputs: dict[str, Appender] = {}
-        self._pending: deque[tuple[Pending, Encoded]] = deque()
+        self.series: list[dict[str, int | float]] = []
+        """The figures of the windows that this process has closed."""
+        self._pending: deque[tuple[Pending, Encoded, tuple[Target, ...]]] = deque()
+
+    @property
+    def schema(self) -> Schema:
+        """What each column is, with the features and classes that came later."""
+        return self.encoder.schema
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
@@ -70,7 +71,9 @@ class Session:
         """A new run: the schema comes from the first rows (`look`), which are returned to be learned."""
         schema, first = look(settings, source) if looked is None else looked
         try:
-            session = cls(folder, settings, schema, {})
+            check_memory(settings)
+            encoder = Encoder(schema)
+            session = cls(folder, settings, encoder, make_learner(settings, encoder))
             session.files = [name if name == STDIN else str(Path(name).absolute()) for name in source.files]
             session._open({})
         except StreamError:
@@ -87,10 +90,23 @@ class Session:
         if found is None:
             raise StreamError(f"{folder}: there is no checkpoint to resume from")
         path, header, arrays, warning = found
-        session = snapshot.load(cls, path, header, arrays, folder, model)
+        session = cls.restored(path, header, arrays, folder, model)
         if open_outputs:
             session._open(header["outputs"])
         return session, warning
+
+    @classmethod
+    def restored(
+        cls, path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path, model: str | None
+    ) -> "Session":
+        """The session of a checkpoint that was read whole; everything in it is checked before it is used."""
+        kept = snapshot.read(path, header, arrays, model)
+        session = cls(folder, kept.settings, kept.encoder, kept.learner)
+        session.files, session.counts, session.reasons = kept.files, kept.counts, kept.reasons
+        session.position, session.sequences = kept.position, kept.sequences
+        session.queue, session.held, session.recent_inputs = kept.queue, kept.held, kept.recent_inputs
+        session.metrics = kept.metrics
+        return session
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -112,7 +128,7 @@ class Session:
             self.save()
             for rows in _chain(first, source):
                 earlier = len(self._pending)
-                self._take(rows)
+                self.take(rows)
                 for _ in range(min(earlier, len(self._pending))):
                     self._settle()  # these were learned while the rows just taken were read
                 due = checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds
@@ -135,6 +151,20 @@ class Session:
                 output.close()
         return True
 
+    def take(self, rows: Rows) -> None:
+        """Some rows: those before a column that is new, then the others."""
+        first = 0
+        for new in self.encoder.new_columns(rows):
+            if new.row > first:
+                self._take(rows.part(first, new.row))
+                first = new.row
+            before = self.encoder.width
+            self.encoder.add(new.feature)
+            self._settle_all()
+            self.learner.add_features(self.encoder.scaled[before:].tolist())
+            self.recent_inputs = _wider(self.recent_inputs, self.encoder.width)
+        self._take(rows.part(first, len(rows)) if first else rows)
+
     def _take(self, rows: Rows) -> None:
         encoded = self.encoder.encode(rows)
         self.counts.read += rows.read
@@ -147,28 +177,62 @@ class Session:
         learned = int(present.sum())
         self.counts.learned += learned
         self.counts.skipped += len(encoded.inputs) - learned
-        if len(encoded.inputs):
-            slots = self.fleet.slots(encoded.keys) if self.schema.key else None
-            feed = self._delayed(self.feed(encoded)._replace(slots=slots))
-            self._pending.append((self.fleet.run(feed), encoded))
+        for part in self._by_classes(encoded):
+            self._learn(part)
         if rows.file == STDIN:
             self._settle_all()
 
+    def _by_classes(self, encoded: Encoded) -> Iterator[Encoded]:
+        """The rows in parts that there is room for: a class beyond it makes more, from its first row on."""
+        first = 0
+        while first < len(encoded.targets):
+            room = np.array([target.classes or np.inf for target in self.learner.targets])
+            beyond = np.nan_to_num(encoded.targets[first:]) >= room[None]
+            last = first + (int(np.argmax(beyond.any(axis=1))) if beyond.any() else len(beyond))
+            if last > first:
+                yield _part(encoded, slice(first, last))
+            if last < len(encoded.targets):
+                for position in np.flatnonzero(beyond[last - first]):
+                    self._settle_all()
+                    self.learner.add_classes(int(position), int(encoded.targets[last, position]) + 1)
+            first = last
+
+    def _learn(self, encoded: Encoded) -> None:
+        resets = self.resets(encoded)
+        targets = self.schema.targets
+        delay = self.settings.label_delay
+        rows = self.learner.rows(encoded.inputs, encoded.targets, keys=encoded.keys, tell_past=not delay)
+        if not delay:
+            pending = self.learner.learn(rows, keys=encoded.keys, resets=resets)
+        else:
+            late, late_slots = self._delayed(rows, encoded.keys)
+            pending = self.learner.learn(rows, keys=encoded.keys, late=late, late_slots=late_slots)
+        self._pending.append((pending, encoded, targets))
+
     def _settle(self) -> None:
         """Wait for the oldest block, and write what it says, window by window."""
-        pending, block = self._pending.popleft()
-        outcomes = pending.wait()
+        pending, block, targets = self._pending.popleft()
+        told = pending.wait()
         if "predictions" in self.outputs:
-            self.outputs["predictions"].write(self.format.write(block.lines, outcomes.summary, block.targets))
-        self.recent_inputs = np.concatenate([self.recent_inputs, block.inputs[-RECENT:]])[-RECENT:]
+            text = self.format.write(block.lines, targets, told.outcomes, block.targets)
+            self.outputs["predictions"].write(text)
+        recent = np.concatenate([self.recent_inputs, _wider(block.inputs[-RECENT:], self.encoder.width)])
+        self.recent_inputs = recent[-RECENT:]
+        columns = [
+            np.stack(record(target, outcome, block.targets[:, position]), axis=1)
+            for position, (target, outcome) in enumerate(zip(targets, told.outcomes, strict=True))
+        ]
+        members = told.members[:, : len(self.metrics.members)]
+        table = np.concatenate([*columns, members], axis=1)
+        for part, target in zip(self.metrics.parts, targets, strict=True):
+            part.target = target
         first = 0
-        while first < len(block.targets):
-            part = slice(first, first + self.metrics.to_edge())
-            rows = (outcomes.summary[part], outcomes.log_prob[part], block.targets[part], outcomes.weights[part])
-            figures = self.metrics.add(np.concatenate(rows, axis=1))
+        while first < len(table):
+            last = first + self.metrics.to_edge()
+            figures = self.metrics.add(table[first:last])
             if figures is not None:
                 self._write_figures(figures)
-            first = part.stop
+            first = last
 
     def _settle_all(self) -> None:
         while self._pending:
@@ -176,7 +240,8 @@ class Session:
         for output in self.outputs.values():
             output.flush()
 
-    def _write_figures(self, figures: Mapping[str, int | float]) -> None:
+    def _write_figures(self, figures: dict[str, int | float]) -> None:
+        self.series.append(figures)
         cells = [repr(figures[name]) if name in figures else "" for name in self.metrics.names]
         self.outputs["metrics"].write(",".join(cells) + "\n")
 
@@ -196,34 +261,48 @@ class Session:
                 f"more than --max-rejects {limit:,}; see {self.outputs['rejects'].path}"
             )
 
-    def feed(self, encoded: Encoded) -> Feed:
-        """These rows as the loop takes them, with the places where new sequences start."""
-        resets = None
-        if self.schema.sequence is not None:
-            resets = np.zeros(len(encoded.inputs), bool)
-            keys = encoded.keys or [""] * len(resets)
-            for row, (key, sequence) in enumerate(zip(keys, encoded.sequences, strict=True)):
-                resets[row] = self.sequences.get(key, sequence) != sequence
-                self.sequences[key] = sequence
-        return Feed(inputs=encoded.inputs, targets=encoded.targets, resets=resets)
+    def warnings(self) -> list[str]:
+        """What a person should know at the end of a run."""
+        found = []
+        if self.counts.read and self.counts.rejected > LOUD_SHARE * self.counts.read:
+            reason = max(self.reasons, key=lambda name: self.reasons[name])
+            found.append(
+                f"{self.counts.rejected / self.counts.read:.1%} of the rows were rejected, most often: {reason}; "
+                f"see {self.folder / 'rejects.jsonl'}, and --features, --task or --classes to say what a column is"
+            )
+        return found
 
-    def _delayed(self, feed: Feed) -> Feed:
-        """With each row, where labels are delayed, the row `label_delay` before it, of whatever key, or nothing."""
-        if not self.settings.label_delay:
-            return feed
-        slots = np.zeros(len(feed.inputs), np.int32) if feed.slots is None else feed.slots
-        rows = np.column_stack([feed.inputs, feed.targets, slots])
-        arrived = np.full(rows.shape, np.nan)
-        arrived[:, -1] = 0
-        for position, row in enumerate(rows):
-            self.queue.append(row)
+    def resets(self, encoded: Encoded) -> np.ndarray | None:
+        """Where new sequences start; None where there are none."""
+        if self.schema.sequence is None:
+            return None
+        resets = np.zeros(len(encoded.inputs), bool)
+        keys = encoded.keys or [""] * len(resets)
+        for row, (key, sequence) in enumerate(zip(keys, encoded.sequences, strict=True)):
+            resets[row] = self.sequences.get(key, sequence) != sequence
+            self.sequences[key] = sequence
+        return resets
+
+    def _delayed(self, rows: Row, keys: Sequence[str]) -> tuple[Row, np.ndarray | None]:
+        """With each row, the row `label_delay` before it, of whatever key; one that counts for nothing at first."""
+        arrived, slots = [], []
+        for row in range(len(rows.weight)):
+            one = Row(tuple(part[row] for part in rows.numbers), rows.known[row], rows.targets[row], rows.weight[row])
+            key = keys[row] if keys else ""
+            self.queue.append((one, self.learner.slot(key) if keys else 0))
             if len(self.queue) > self.settings.label_delay:
-                arrived[position] = self.queue.popleft()
-        return self._with_late(feed, arrived)
+                late, slot = self.queue.popleft()
+                self._know(late, key)
+            else:
+                late, slot = one._replace(targets=np.full_like(one.targets, np.nan), weight=0.0), 0
+            arrived.append(late)
+            slots.append(slot)
+        return stacked(arrived), np.array(slots, np.int32) if keys else None
 
-    def _with_late(self, feed: Feed, arrived: np.ndarray) -> Feed:
-        late_slots = None if feed.slots is None else arrived[:, -1].astype(np.int32)
-        return feed._replace(late=arrived[:, :-1], late_slots=late_slots)
+    def _know(self, late: Row, key: str) -> None:
+        for position, value in enumerate(late.targets):
+            if value == value:
+                self.learner.know(position, float(value), key)
 
     def _match_ids(self, rows: Rows, encoded: Encoded) -> Encoded:
         """Hold rows without a label under their id; give a label that comes later its row's features back."""
@@ -235,24 +314,23 @@ class Session:
             name = "" if column is None else str(column[lines[int(line)]])
             if np.isnan(encoded.targets[row]).all():
                 self.held[name] = inputs[row].copy()
-                if len(self.held) > HELD:
+                if len(self.held) > MAX_HELD_ROWS:
                     self.held.popitem(last=False)
             elif name in self.held:
-                inputs[row] = self.held.pop(name)
+                inputs[row] = _wider(self.held.pop(name)[None], inputs.shape[1])[0]
         return encoded._replace(inputs=inputs, rejects=[])
 
     def _finish(self) -> None:
         """The end: labels still under way arrive, and the last window is written as far as it goes."""
         self._settle_all()
         if self.queue:
-            left = np.stack(self.queue)
+            late = stacked([row for row, _ in self.queue])
+            slots = np.array([slot for _, slot in self.queue], np.int32)
+            keyed = self.schema.key is not None
+            idle = late._replace(targets=np.full_like(late.targets, np.nan))
             self.queue.clear()
-            idle = Feed(
-                inputs=np.full((len(left), self.encoder.width), np.nan),
-                targets=np.full((len(left), len(self.laws)), np.nan),
-                slots=np.zeros(len(left), np.int32) if self.schema.key else None,
-            )
-            self.fleet.run(self._with_late(idle, left))
+            keys = [list(self.learner.keys)[slot] for slot in slots] if keyed else ()
+            self.learner.learn(idle, keys=keys, late=late, late_slots=slots if keyed else None).wait()
         self.save()
         figures = self.metrics.close()
         if figures is not None:
@@ -284,6 +362,48 @@ class Session:
         return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
 
 
+def make_learner(settings: Settings, encoder: Encoder) -> TableLearner:
+    """The learner for the columns of a run."""
+    targets = [
+        TargetShape(target.task, max(len(target.classes), 2), max(len(target.classes), 2))
+        if target.classes
+        else TargetShape(target.task)
+        for target in encoder.schema.targets
+    ]
+    return TableLearner(
+        settings.options,
+        encoder.scaled.tolist(),
+        targets,
+        keyed=encoder.schema.key is not None,
+        limits=settings.predictions is not None,
+    )
+
+
+def check_memory(settings: Settings) -> None:
+    """Refuse what only makes sense for a model with memory, or only for one without."""
+    if not settings.options.has_memory:
+        if settings.sequence is not None:
+            raise StreamError("--sequence: is for models with memory (--model rnn:8, gru:8 or lstm:8)")
+    elif settings.label_delay or settings.id:
+        option = "--label-delay" if settings.label_delay else "--id"
+        raise StreamError(f"{option}: a model with memory must learn the rows in their order; use one without")
+
+
+def stacked(rows: Sequence[Row]) -> Row:
+    """Single rows as one block."""
+    return Row(
+        tuple(np.stack([row.numbers[at] for row in rows]) for at in range(len(rows[0].numbers))),
+        np.stack([row.known for row in rows]),
+        np.stack([row.targets for row in rows]),
+        np.array([row.weight for row in rows], float),
+    )
+
+
+def _members(learner: TableLearner) -> list[str]:
+    """The members that metrics tell of: those of the only target, where there are several of them."""
+    return learner.member_names if len(learner.targets) == 1 and not learner.options.single else []
+
+
 def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
     """The rows already read, then the others."""
     yield from first
@@ -291,11 +411,18 @@ def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
         yield rows
 
 
-def check_memory(settings: Settings) -> None:
-    """Refuse what only makes sense for a model with memory, or only for one without."""
-    if not has_memory(settings.model):
-        if settings.sequence is not None:
-            raise StreamError("--sequence: is for models with memory (--model rnn:32, gru:32 or lstm:32)")
-    elif settings.label_delay or settings.id:
-        option = "--label-delay" if settings.label_delay else "--id"
-        raise StreamError(f"{option}: a model with memory must learn the rows in their order; use one without")
+def _part(encoded: Encoded, rows: slice) -> Encoded:
+    return encoded._replace(
+        inputs=encoded.inputs[rows],
+        targets=encoded.targets[rows],
+        keys=encoded.keys[rows],
+        sequences=encoded.sequences[rows],
+        lines=encoded.lines[rows],
+        rejects=[],
+    )
+
+
+def _wider(inputs: np.ndarray, width: int) -> np.ndarray:
+    """Rows with room for columns that came later, missing in these."""
+    missing = np.full((len(inputs), width - inputs.shape[1]), np.nan)
+    return np.concatenate([inputs, missing], axis=1) if missing.size else inputs

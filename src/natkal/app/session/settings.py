@@ -1,18 +1,8 @@
 """What the user asked for, and what became of the rows."""
 
 import dataclasses
-from typing import Any
 
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """What the user may say about the learner: `auto` is a bank of filters, `single` one with this prior and fading."""
-
-    learner: str = "auto"
-    model: str = "auto"
-    prior_scale: Any = 1.0
-    fading: float = 3e-4
-    seed: int = 0
+from natkal.tabular.options import Options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,19 +20,32 @@ class Settings:
     label_delay: int = 0
     learner: str = "auto"
     model: str = "auto"
-    prior_scale: float = 1.0
-    fading: float = 3e-4
+    prior_scale: float | None = None
+    fading: float | None = None
+    past: str = "auto"
+    budget: str = "auto"
     seed: int = 0
     sample: int = 1000
     metrics_every: int | None = None
     max_rejects: int | None = None
     predictions: str | None = None
     metrics: str | None = None
+    encoding: str = "utf-8"
+    decimal: str = "auto"
 
     @property
-    def choice(self) -> Choice:
-        """The part of it that the learner is made from."""
-        return Choice(self.learner, self.model, self.prior_scale, self.fading, self.seed)
+    def options(self) -> Options:
+        """The part of it that the learner is made from; a row's past is not known in order where labels come by id."""
+        past = "none" if self.id is not None and self.past == "auto" else self.past
+        return Options(
+            learner=self.learner,
+            model=self.model,
+            prior_scale=self.prior_scale,
+            fading=self.fading,
+            seed=self.seed,
+            past=past,
+            budget=self.budget,
+        )
 
 
 @dataclasses.dataclass

@@ -1,30 +1,50 @@
-"""What a checkpoint holds of a session, and a session from it: everything that decides the next row."""
+"""What a checkpoint holds of a session, and the parts of a session from it, each checked before it is used."""
 
 import dataclasses
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import natkal
-from natkal.app.session import checkpoint
-from natkal.tabular.errors import CheckpointError
+from natkal.app.session.metrics import COLUMNS, Metrics
+from natkal.app.session.settings import Counts, Settings
+from natkal.drivers.storage import StorageError, check_arrays
+from natkal.tabular.errors import CheckpointError, StreamError
 from natkal.tabular.features import Encoder
-from natkal.tabular.laws import law_of
-from natkal.tabular.learners import is_users, state_bytes
+from natkal.tabular.loop import Row
+from natkal.tabular.options import check_options
 from natkal.tabular.schema import Schema
-from natkal.tabular.settings import Counts, Settings
 from natkal.tabular.table import Position
+from natkal.tabular.table_learner import TableLearner
 
 if TYPE_CHECKING:
     from natkal.app.session.session import Session
 
-FORMAT = 1
+FORMAT = 2
 OPEN_ENDED = ("metrics.open", "metrics.recent", "recent_inputs")
 """Arrays whose number of rows only they themselves know."""
+F8 = np.dtype("<f8")
+
+
+class Kept(NamedTuple):
+    """Everything that decides the next row."""
+
+    settings: Settings
+    encoder: Encoder
+    learner: TableLearner
+    metrics: Metrics
+    files: list[str]
+    counts: Counts
+    reasons: dict[str, int]
+    position: Position
+    sequences: dict[str, str]
+    queue: deque[tuple[Row, int]]
+    held: OrderedDict[str, np.ndarray]
+    recent_inputs: np.ndarray
 
 
 def header(session: "Session") -> dict[str, Any]:
@@ -33,22 +53,25 @@ def header(session: "Session") -> dict[str, Any]:
         "format": FORMAT,
         "natkal": natkal.__version__,
         "jax": version("jax"),
-        "dtype": "float64",
         "files": session.files,
         "settings": dataclasses.asdict(session.settings),
         "schema": session.schema.to_json(),
         "vocabularies": session.encoder.vocabularies,
+        "learner": session.learner.header(),
         "counts": dataclasses.asdict(session.counts),
         "reasons": session.reasons,
         "position": list(session.position),
         "outputs": {name: output.length for name, output in session.outputs.items()},
-        "keys": list(session.fleet.keys),
         "sequences": session.sequences,
         "held": list(session.held),
-        "queued": len(session.queue),
+        "queued": [slot for _, slot in session.queue],
+        "members": session.metrics.members,
         "metrics": {
             "row": session.metrics.row,
-            "targets": [{"totals": part.totals, "scored": part.scored} for part in session.metrics.parts],
+            "targets": [
+                {"totals": {name: repr(value) for name, value in part.totals.items()}, "scored": part.scored}
+                for part in session.metrics.parts
+            ],
         },
     }
 
@@ -60,91 +83,182 @@ def arrays(session: "Session") -> dict[str, np.ndarray]:
         "metrics.open": session.metrics.open,
         "metrics.recent": session.metrics.recent,
         "recent_inputs": session.recent_inputs,
-        "held": np.stack(list(session.held.values())) if session.held else np.zeros((0, width)),
-        "queue": np.stack(session.queue) if session.queue else np.zeros((0, width + len(session.laws) + 1)),
-        **session.fleet.arrays(),
+        "held": np.stack([_wide(row, width) for row in session.held.values()])
+        if session.held
+        else np.zeros((0, width)),
+        "queue": _packed(session),
+        **session.learner.arrays(),
     }
     for position, part in enumerate(session.metrics.parts):
         found |= {f"metrics.{position}.{name}": value for name, value in part.state.items()}
     return found
 
 
-def load(
-    kind: "type[Session]",
-    path: Path,
-    head: Mapping[str, Any],
-    stored: Mapping[str, np.ndarray],
-    folder: Path,
-    model: str | None,
-) -> "Session":
-    """A session from a checkpoint that was read whole; its arrays must be those its settings call for.
+def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], model: str | None) -> Kept:
+    """The parts of a session from a checkpoint that was read whole; its arrays must be those its settings call for.
 
     A file never chooses what code to run: a checkpoint of the user's own model loads only if `model` names it too.
     """
     if head.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format {head.get('format')!r}, this natkal reads {FORMAT}")
     try:
-        asked = Settings(**{name: tuple(v) if isinstance(v, list) else v for name, v in head["settings"].items()})  # pyright: ignore[reportArgumentType]
-        if is_users(asked.model) and asked.model != model:
-            raise CheckpointError(f"{path}: was learned by {asked.model}; give --model {asked.model} to run that code")
-        schema = Schema.from_json(head["schema"])
-        _check_size(path, asked, schema, stored)
-        session = kind(folder, asked, schema, head["vocabularies"])
-        session.files = [str(name) for name in head["files"]]
-        session.counts = Counts(**head["counts"])
-        session.reasons = dict(head["reasons"])
-        session.position = Position(*head["position"])
-        session.metrics.row = int(head["metrics"]["row"])
-        for part, totals in zip(session.metrics.parts, head["metrics"]["targets"], strict=True):
-            part.totals, part.scored = dict(totals["totals"]), int(totals["scored"])
-        session.fleet.keys = {key: slot for slot, key in enumerate(head["keys"])}
-        session.sequences = {str(key): str(value) for key, value in head["sequences"].items()}
-        held, queued = head["held"], int(head["queued"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        settings = _settings(head["settings"])
+        check_options(settings.options)
+        if settings.options.users_own and settings.model != model:
+            raise CheckpointError(
+                f"{path}: was learned by {settings.model}; give --model {settings.model} to run that code"
+            )
+        encoder = Encoder(Schema.from_json(head["schema"]), _texts(head["vocabularies"], _words))
+        keyed = encoder.schema.key is not None
+        _check_learner(path, head["learner"], encoder, stored)
+        learner = TableLearner.from_header(
+            settings.options, head["learner"], keyed=keyed, limits=settings.predictions is not None
+        )
+        if learner.keys and not keyed:
+            raise CheckpointError(f"{path}: its header has keys and no key column")
+        members = [_text(name) for name in head["members"]]
+        metrics = Metrics(encoder.schema.targets, members, settings.metrics_every)
+        metrics.row = _whole(head["metrics"]["row"])
+        held, queued = [_text(name) for name in head["held"]], [_whole(slot) for slot in head["queued"]]
+        found = head["metrics"]["targets"]
+        totals = [
+            ({name: float(value) for name, value in part["totals"].items()}, _whole(part["scored"])) for part in found
+        ]
+        counts = Counts(**{name: _whole(value) for name, value in head["counts"].items()})
+        position = Position(*(_whole(value) for value in head["position"]))
+        files = [_text(name) for name in head["files"]]
+        reasons, sequences = _texts(head["reasons"], _whole), _texts(head["sequences"], _text)
+        if len(totals) != len(metrics.parts) or len(set(held)) != len(held):
+            raise ValueError("its parts do not fit together")
+        check_arrays(path, stored, _template(encoder, learner, metrics, stored, len(held), len(queued)))
+    except StorageError as error:
+        raise CheckpointError(str(error)) from error
+    except StreamError as error:
+        raise CheckpointError(f"{path}: {error}" if not str(error).startswith(str(path)) else str(error)) from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise CheckpointError(f"{path}: its header lacks or contradicts what a run needs ({error})") from error
-    if session.fleet.keys and schema.key is None:
-        raise CheckpointError(f"{path}: its header has keys and no key column")
-    checkpoint.match(path, stored, _template(session, stored, len(held), queued))
-    _fill(session, stored, held)
-    return session
+    learner.restore({name: stored[name] for name in learner.template()})
+    metrics.open, metrics.recent = stored["metrics.open"].copy(), stored["metrics.recent"].copy()
+    for number, (part, (sums, scored)) in enumerate(zip(metrics.parts, totals, strict=True)):
+        part.restore(sums, scored, {name: stored[f"metrics.{number}.{name}"] for name in part.state})
+    return Kept(
+        settings=settings,
+        encoder=encoder,
+        learner=learner,
+        metrics=metrics,
+        files=files,
+        counts=counts,
+        reasons=reasons,
+        position=position,
+        sequences=sequences,
+        queue=_unpacked(learner, stored["queue"], queued),
+        held=OrderedDict(zip(held, stored["held"].copy(), strict=True)),
+        recent_inputs=stored["recent_inputs"].copy(),
+    )
 
 
-def _check_size(path: Path, settings: Settings, schema: Schema, stored: Mapping[str, np.ndarray]) -> None:
-    """Refuse settings that call for more memory than the checkpoint holds, before any of it is asked for."""
-    encoder = Encoder(schema)
-    laws = tuple(law_of(target) for target in schema.targets)
-    called_for = state_bytes(settings.choice, encoder.width, laws)
+def _settings(given: Mapping[str, Any]) -> Settings:
+    """The settings, each checked against its declared type."""
+    types = {field.name: str(field.type) for field in dataclasses.fields(Settings)}
+    values = {}
+    for name, value in given.items():
+        kind = types[name]
+        if isinstance(value, list):
+            value = tuple(_text(entry) for entry in value)
+        good = (
+            (value is None and "None" in kind)
+            or (kind.startswith("tuple") and isinstance(value, tuple))
+            or ("str" in kind and "tuple" not in kind and isinstance(value, str))
+            or ("int" in kind and isinstance(value, int) and not isinstance(value, bool))
+            or ("float" in kind and isinstance(value, int | float) and not isinstance(value, bool))
+        )
+        if not good:
+            raise ValueError(f"setting {name!r} is {value!r}")
+        values[name] = value
+    return Settings(**values)
+
+
+def _check_learner(path: Path, head: Mapping[str, Any], encoder: Encoder, stored: Mapping[str, np.ndarray]) -> None:
+    """Refuse a header that calls for more than the file holds, before any of it is made."""
+    if [bool(flag) for flag in head["scaled"]] != encoder.scaled.tolist():
+        raise CheckpointError(f"{path}: its header has other inputs than its columns make")
     held = sum(array.nbytes for array in stored.values())
-    if called_for > held:
-        raise CheckpointError(f"{path}: its settings call for {called_for:,} bytes of state, it holds {held:,}")
+    room = _whole(head["room"])
+    classes = [_whole(target["classes"]) for target in head["targets"]]
+    if room < encoder.width or room * 8 > held or sum(classes) * 8 > held or _whole(head["fan_in"]) > room:
+        raise CheckpointError(f"{path}: its header calls for more than the {held:,} bytes it holds")
+    for target, entry in zip(encoder.schema.targets, head["targets"], strict=True):
+        if bool(target.classes) != bool(entry["classes"]) or len(target.classes) > max(_whole(entry["classes"]), 2):
+            raise CheckpointError(f"{path}: its header has other classes than its targets")
 
 
 def _template(
-    session: "Session", stored: Mapping[str, np.ndarray], held: int, queued: int
+    encoder: Encoder, learner: TableLearner, metrics: Metrics, stored: Mapping[str, np.ndarray], held: int, queued: int
 ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     """Name, shape and dtype of every array this session's checkpoint has."""
-    width, columns, f8 = session.encoder.width, session.metrics.open.shape[1], np.dtype("<f8")
+    columns = COLUMNS * len(metrics.parts) + len(metrics.members)
     rows = {name: len(stored[name]) if name in stored and stored[name].ndim == 2 else 0 for name in OPEN_ENDED}
     template: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-        "metrics.open": ((rows["metrics.open"], columns), f8),
-        "metrics.recent": ((rows["metrics.recent"], columns), f8),
-        "recent_inputs": ((rows["recent_inputs"], width), f8),
-        "held": ((held, width), f8),
-        "queue": ((queued, width + len(session.laws) + 1), f8),
-        **session.fleet.template(),
+        "metrics.open": ((rows["metrics.open"], columns), F8),
+        "metrics.recent": ((rows["metrics.recent"], columns), F8),
+        "recent_inputs": ((rows["recent_inputs"], encoder.width), F8),
+        "held": ((held, encoder.width), F8),
+        "queue": ((queued, _queue_width(learner)), F8),
+        **learner.template(),
     }
-    for position, part in enumerate(session.metrics.parts):
-        template |= {f"metrics.{position}.{name}": (value.shape, value.dtype) for name, value in part.state.items()}
+    for position, part in enumerate(metrics.parts):
+        for name, value in part.state.items():
+            shape = value.shape
+            if name == "counts":
+                found = stored.get(f"metrics.{position}.counts")
+                shape = found.shape if found is not None and found.ndim == 1 else shape
+            template[f"metrics.{position}.{name}"] = (shape, value.dtype)
     return template
 
 
-def _fill(session: "Session", stored: Mapping[str, np.ndarray], held: list[str]) -> None:
-    session.metrics.open, session.metrics.recent = stored["metrics.open"].copy(), stored["metrics.recent"].copy()
-    for position, part in enumerate(session.metrics.parts):
-        part.counts = stored[f"metrics.{position}.counts"].copy()
-        part.sums = stored[f"metrics.{position}.sums"].copy()
-        part.calibration = stored[f"metrics.{position}.calibration"].copy()
-    session.recent_inputs = stored["recent_inputs"].copy()
-    session.held = OrderedDict(zip(held, stored["held"].copy(), strict=True))
-    session.queue = deque(stored["queue"].copy())
-    session.fleet.restore(stored)
+def _queue_width(learner: TableLearner) -> int:
+    targets = len(learner.targets)
+    return sum(past.columns + learner.room for past in learner.pasts) + 2 * targets + 1
+
+
+def _packed(session: "Session") -> np.ndarray:
+    """The rows that wait for their label, each as one row of numbers."""
+    rows = [np.concatenate([*row.numbers, row.known, row.targets, [row.weight]]) for row, _ in session.queue]
+    return np.stack(rows) if rows else np.zeros((0, _queue_width(session.learner)))
+
+
+def _unpacked(learner: TableLearner, table: np.ndarray, slots: list[int]) -> deque[tuple[Row, int]]:
+    """The inverse of `_packed`."""
+    widths = [past.columns + learner.room for past in learner.pasts]
+    edges = np.cumsum([*widths, len(learner.targets), len(learner.targets)])
+    queue: deque[tuple[Row, int]] = deque()
+    for row, slot in zip(table, slots, strict=True):
+        *numbers, known, targets, weight = np.split(row, edges)
+        queue.append((Row(tuple(numbers), known.astype(np.int32), targets, float(weight[0])), slot))
+    return queue
+
+
+def _wide(row: np.ndarray, width: int) -> np.ndarray:
+    return np.concatenate([row, np.full(width - len(row), np.nan)])
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a count")
+    return value
+
+
+def _words(value: Any) -> list[str]:
+    return [_text(word) for word in value]
+
+
+def _texts(value: Any, check: Callable[[Any], Any]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not an object")
+    return {_text(name): check(entry) for name, entry in value.items()}
