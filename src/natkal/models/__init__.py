@@ -1,6 +1,7 @@
 """What predicts."""
 
-from natkal.models.base import Linearization, Model, Narrowing, ravel, ravel_rows
+from natkal.models.base import Feed, Linearization, Model, Rollout, ravel, ravel_rows
+from natkal.models.inputs import infer_inputs
 from natkal.models.networks import mlp_apply, mlp_params
 from natkal.models.recurrent import (
     RecurrentModel,
@@ -20,16 +21,18 @@ from natkal.rows import FactoredRows, Outer, Rows, dense_rows
 
 __all__ = [
     "FactoredRows",
+    "Feed",
     "Linearization",
     "Model",
-    "Narrowing",
     "Outer",
     "RecurrentModel",
+    "Rollout",
     "Rows",
     "StaticModel",
     "cells",
     "dense_rows",
     "immediate",
+    "infer_inputs",
     "kronecker_rtrl",
     "mlp_apply",
     "mlp_params",
