@@ -9,6 +9,7 @@ import natkal as nk
 
 A, B, NOISE, Q, W0, PRIOR = 0.7, 0.5, 0.3, 0.05, 0.2, 0.4
 HORIZON = 5
+WRAPS = {"model": lambda model: model, "sigma": lambda model: nk.unscented(model, sd=0.1)}
 
 
 def linear(**options):
@@ -67,6 +68,44 @@ def test_complaints() -> None:
         learner.forecast(state, np.ones((2, 1)), 3)
     with pytest.raises(ValueError, match="horizon: must be at least 1, got 0"):
         learner.forecast(state, np.ones((0, 1)), 0)
-    static = nk.online(nk.static_model(lambda w, u: w @ u, jnp.zeros(2), nk.families.Gaussian(1.0)))
-    with pytest.raises(ValueError, match="forecast: a static model has no state to roll forward"):
-        static.forecast(static.init(jnp.zeros(2)), np.ones((2, 2)), 2)
+
+
+def static_network(**options):
+    params = nk.mlp_params(jax.random.key(0), (2, 3, 1))
+    learner = nk.online(nk.static_model(nk.mlp_apply, params, nk.families.Poisson()), prior_cov=0.1, **options)
+    rng = np.random.default_rng(0)
+    state, _ = nk.run(learner, learner.init(params), rng.normal(size=(20, 2)), rng.poisson(1.0, size=20))
+    return learner, state, rng.normal(size=(3, 2))
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda model: model, lambda model: nk.unscented(model, sd=0.1)], ids=["model", "sigma"]
+)
+def test_without_memory_it_is_the_prediction_of_each_row(wrap, rtol) -> None:
+    plain, state, u = static_network()
+    learner = nk.online(wrap(plain.model), prior_cov=0.1)
+    ahead = learner.forecast(state, u, 3)
+    for step in range(3):
+        for rolled, predicted in zip(ahead, learner.predict(state, u[step]), strict=True):
+            np.testing.assert_allclose(rolled[step], predicted, rtol=100 * rtol, atol=100 * rtol)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda model: model, lambda model: nk.unscented(model, sd=0.1)], ids=["model", "sigma"]
+)
+def test_an_autoregression_fed_its_own_output(wrap, rtol) -> None:
+    """y' = a y + noise without memory: mean a^h y, variance P (h a^(h-1) y)^2 + noise sum_j a^2j, as AR theory has it.
+
+    Sigma points see a^h at a - w and a + w, w = sd sqrt(p): the derivative is a finite difference of width w.
+    """
+    model = nk.static_model(lambda a, u: a * u, jnp.array(A), nk.families.Gaussian(NOISE))
+    learner = nk.online(wrap(model), prior_cov=PRIOR)
+    found = learner.forecast(learner.init(jnp.array(A)), np.array(2.0), HORIZON, feed=lambda mean: mean)
+    steps = np.arange(1, HORIZON + 1)
+    noise = NOISE * np.array([sum(A ** (2 * j) for j in range(h)) for h in steps])
+    mean, slope = A**steps * 2.0, steps * A ** (steps - 1.0) * 2.0
+    if learner.model is not model:
+        above, below = (2.0 * (A + sign * 0.1) ** steps for sign in (1, -1))
+        mean, slope = (above + below) / 2, (above - below) / 0.2
+    np.testing.assert_allclose(found.mean[:, 0], mean, rtol=10 * rtol)
+    np.testing.assert_allclose(found.total_cov[:, 0, 0], PRIOR * slope**2 + noise, rtol=10 * rtol)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -58,9 +58,11 @@ def chosen(accepted: Bool[Array, ""], update: Update, before: Any) -> Any:
 class Curvature(Protocol):
     """A structure for the covariance of the parameters; see this folder's README for the equations.
 
-    `rows` is a matrix (m, p). A structure with an attribute `factored = True` takes `FactoredRows` as well, and gets
-    them where the model has them.
+    `rows` is a matrix (m, p). A structure with `factored = True` takes `FactoredRows` as well, and gets them where the
+    model has them.
     """
+
+    factored: ClassVar[bool]
 
     def init(self, prior: Prior) -> Any:
         """The state before any observation."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ class DenseState(NamedTuple):
 class Dense:
     """The covariance form of Def. 5 without its R^-1; build it with `dense`."""
 
+    factored: ClassVar[bool] = False
     prior_directions: int
     kernel: str | None = None
     mesh: Mesh | None = None

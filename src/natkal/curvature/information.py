@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,8 @@ class InformationState(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Information:
     """The information filter of Lemma 9 by QR; build it with `information`."""
+
+    factored: ClassVar[bool] = False
 
     def init(self, prior: Prior) -> InformationState:
         """A root of Lambda_0; zero where nothing is known."""

@@ -4,7 +4,7 @@ import dataclasses
 import fnmatch
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,8 @@ from natkal.typing import Array, Float, Num
 
 class Frozen:
     """P = 0: nothing is learned, nothing is stored; build it with `frozen`."""
+
+    factored: ClassVar[bool] = False
 
     def init(self, prior: Prior) -> "FrozenState":
         """Only how many parameters there are, and of what kind."""
@@ -103,6 +105,7 @@ class Mixed:
     by P_i rows_i' w. Alone it would move by P_i rows_i' (I + F F' G_i)^-1 e_i, so it is shown e_i = (I + F F' G_i) w.
     """
 
+    factored: ClassVar[bool] = False
     rule: Rule
     curvatures: tuple[Curvature, ...]
 

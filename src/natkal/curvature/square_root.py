@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ class SquareRootState(NamedTuple):
 class SquareRoot:
     """Potter's form, r columns at a time; build it with `square_root`."""
 
+    factored: ClassVar[bool] = False
     prior_directions: int
     kernel: str | None = None
 

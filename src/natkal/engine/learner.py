@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from natkal.compiling import jit_method
 from natkal.curvature import Curvature, Response, Update, chosen, dense
 from natkal.engine import counter
-from natkal.engine.blur import blurred
+from natkal.engine.blur import blurred, widened
 from natkal.engine.checks import check_params, in_precision_of
 from natkal.engine.directions import along_scores
 from natkal.engine.fisher import Fisher, exact
@@ -27,7 +27,7 @@ from natkal.engine.step_control import Seen, StepControl
 from natkal.engine.step_control import step_control as default_step_control
 from natkal.families.base import Family
 from natkal.families.checks import is_concrete
-from natkal.models import Linearization, Model, Rows, dense_rows, ravel
+from natkal.models import Linearization, Model, Rows, ravel
 from natkal.typing import Array, Bool, Float, Params
 
 
@@ -91,7 +91,7 @@ class KalmanLearner:
         with jax.default_matmul_precision("highest"):
             around = self.model.linearize(state.params, state.carry, in_precision_of(state.params, inputs))
             gram = self.curvature.quadratic(state.curvature, self._rows(around))
-            return make_prediction(self.model.outputs, around.raw, _raw_cov(around, gram))
+            return make_prediction(self.model.outputs, around.raw, widened(gram, around.spread))
 
     @jit_method
     def step(self, state: KalmanState, inputs: Any, target: Any) -> tuple[KalmanState, StepInfo]:
@@ -153,7 +153,7 @@ class KalmanLearner:
             prediction=make_prediction(
                 self.model.outputs,
                 look.around.raw,
-                _raw_cov(look.around, update.gram) if look.seen.lift is None else None,
+                widened(update.gram, look.around.spread) if look.seen.lift is None else None,
             ),
             observed=look.observed,
             # One bad value never poisons the state: a step that is not finite is not taken.
@@ -167,7 +167,7 @@ class KalmanLearner:
         learned = KalmanState(
             params=jax.tree.map(jnp.add, state.params, self.model.unravel(update.step)),
             curvature=update.state,
-            carry=_carry(self.model, look, update.step - ahead),
+            carry=look.around.correct(update.step - ahead, look.seen.rows, look.seen.factor, look.seen.score),
             steps=jax.tree.map(lambda new, old: jnp.where(look.observed, new, old), steps, state.steps),
             outliers=outliers,
             key=next_key,
@@ -218,7 +218,7 @@ class KalmanLearner:
         observed = outputs.observe(around.raw, target)
         factor = self.fisher.factor(outputs, around.raw, observed, key)
         score, lift = observed.score, None
-        if around.narrowing is None and self._follows_few(factor):
+        if around.spread is None and self._follows_few(factor):
             directions = along_scores(factor, score)
             rows = self._rows(around, directions.basis.T)
             factor, score, lift = directions.factor, directions.score, directions.lift
@@ -226,8 +226,7 @@ class KalmanLearner:
             rows = self._rows(around)
         if at is not None:
             score = score - factor @ (factor.T @ (rows @ (ravel(state.params) - ravel(at))))
-        if around.narrowing is not None:
-            factor, score = blurred(factor, score, around.narrowing.spread)
+        factor, score = blurred(factor, score, around.spread)
         seen = Seen(rows=rows, factor=factor, score=score, curved=outputs.curved(around.raw), lift=lift)
         return Look(around=around, seen=seen, log_prob=observed.log_prob, observed=jnp.any(observed.present))
 
@@ -235,7 +234,7 @@ class KalmanLearner:
         """The Jacobian, or those combinations of its rows; factored where model and curvature can."""
         if covectors is None:
             covectors = jnp.eye(len(around.raw), dtype=around.raw.dtype)
-        if around.factored is not None and getattr(self.curvature, "factored", False):
+        if self.curvature.factored and around.factored is not None:
             return around.factored(covectors)
         return around.pullback(covectors)
 
@@ -270,18 +269,6 @@ class KalmanLearner:
         return self.curvature.update(
             state.curvature, look.seen.rows, respond, keep=rate.keep, restore=restore, offset=offset
         )
-
-
-def _raw_cov(around: Linearization, gram: Float[Array, "k k"]) -> Float[Array, "k k"]:
-    """What is not known of the raw output: A P A' from theta, and the state's own part."""
-    return gram if around.narrowing is None else gram + around.narrowing.spread
-
-
-def _carry(model: Model, look: Look, step: Float[Array, " p"]) -> Any:
-    """The model's memory once theta has moved, and once what the observation says of the state itself is in it."""
-    if look.around.narrowing is None:
-        return model.correct(look.around.carry, step)
-    return look.around.narrowing.narrow(dense_rows(look.seen.rows), look.seen.factor, look.seen.score, step)
 
 
 def online(

@@ -1,14 +1,11 @@
 """The one seam that everything above the engine stands on: a learner is pure functions on a pytree state."""
 
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from natkal.engine.prediction import Prediction
 from natkal.engine.state import StepInfo
+from natkal.models import Feed
 from natkal.typing import Array, Params
-
-Feed = Callable[[Array], Any]
-"""Makes the next inputs from the expected T(y) of the last observation."""
 
 
 @runtime_checkable

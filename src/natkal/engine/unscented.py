@@ -1,6 +1,7 @@
 """The unscented observation step: the model's output at sigma points instead of its derivative."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.families.base import Family
-from natkal.models import Linearization, Model
+from natkal.models import Feed, Linearization, Model, Rollout
 from natkal.models.base import ravel
 from natkal.typing import Array, Float, Params
 
@@ -52,27 +53,43 @@ class UnscentedModel:
 
     def linearize(self, params: Params, carry: Any, inputs: Any) -> Linearization:
         """Predict at the sigma points, and regress."""
+        raw, jacobian = self._regress(params, lambda point: self.inner.linearize(point, carry, inputs).raw)
+        return Linearization(
+            raw=raw,
+            pullback=lambda rows: rows @ jacobian,
+            carry=carry,
+            correct=lambda step, rows, factor, score: carry,
+        )
+
+    def roll(self, params: Params, carry: Any, inputs: Any, horizon: int, feed: Feed | None) -> Rollout:
+        """All outputs at the sigma points, and one regression; noise that is fed back as the inner model has it."""
+        at_params = self.inner.roll(params, carry, inputs, horizon, feed)
+        shape = at_params.raw.shape
+
+        def raws(point: Params) -> Array:
+            return self.inner.roll(point, carry, inputs, horizon, feed).raw.ravel()
+
+        raw, jacobian = self._regress(params, raws)
+        return Rollout(raw=raw.reshape(shape), rows=jacobian.reshape(*shape, -1), spread=at_params.spread)
+
+    def with_outputs(self, family: Family) -> "UnscentedModel":
+        """The same sigma points around the same function, its outputs read as those of `family`."""
+        return dataclasses.replace(self, inner=self.inner.with_outputs(family))
+
+    def _regress(self, params: Params, function: Callable[[Params], Array]) -> tuple[Array, Array]:
+        """The mean of `function` over the sigma points, and its regression on the parameters."""
         flat = ravel(params)
         size = len(flat)
         width = self.sd * float(np.sqrt(size + self.kappa))
 
-        def raw_at(point: Float[Array, " p"]) -> Float[Array, " k"]:
-            return self.inner.linearize(self.inner.unravel(point), carry, inputs).raw
+        def at(point: Float[Array, " p"]) -> Float[Array, " k"]:
+            return function(self.inner.unravel(point))
 
         shifts = width * jnp.eye(size, dtype=flat.dtype)
-        above, below = (jax.vmap(lambda shift, sign=sign: raw_at(flat + sign * shift))(shifts) for sign in (1, -1))
-        centre = raw_at(flat)
-        mean = self.kappa / (size + self.kappa) * centre + jnp.sum(above + below, axis=0) / (2 * (size + self.kappa))
-        jacobian = (above - below).T / (2 * width)
-
-        def pullback(rows: Float[Array, "m k"]) -> Float[Array, "m p"]:
-            return rows @ jacobian
-
-        return Linearization(raw=mean, pullback=pullback, carry=carry)
-
-    def correct(self, carry: Any, step: Float[Array, " p"]) -> Any:
-        """Nothing to correct."""
-        return carry
+        above, below = (jax.vmap(lambda shift, sign=sign: at(flat + sign * shift))(shifts) for sign in (1, -1))
+        total = size + self.kappa
+        mean = self.kappa / total * at(flat) + jnp.sum(above + below, axis=0) / (2 * total)
+        return mean, (above - below).T / (2 * width)
 
     def unravel(self, flat: Float[Array, " p"]) -> Array:
         """A flat vector as the parameter pytree."""

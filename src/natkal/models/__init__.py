@@ -1,8 +1,8 @@
 """What predicts."""
 
-from natkal.models.base import Linearization, Model, Narrowing, ravel, ravel_rows
+from natkal.models.base import Feed, Linearization, Model, Rollout, ravel, ravel_rows
 from natkal.models.fan_in import fan_in_prior
-from natkal.models.infer import infer_inputs
+from natkal.models.inputs import infer_inputs
 from natkal.models.networks import mlp_apply, mlp_params
 from natkal.models.recurrent import (
     RecurrentModel,
@@ -22,11 +22,12 @@ from natkal.rows import FactoredRows, Outer, Rows, dense_rows
 
 __all__ = [
     "FactoredRows",
+    "Feed",
     "Linearization",
     "Model",
-    "Narrowing",
     "Outer",
     "RecurrentModel",
+    "Rollout",
     "Rows",
     "StaticModel",
     "cells",

@@ -1,40 +1,50 @@
-"""The seam between a model and the engine: linearise here, correct there, nothing else."""
+"""The seam between a model and the engine: linearise, correct, roll forward, nothing else."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from natkal.families.base import Family
-from natkal.rows import FactoredRows
+from natkal.rows import FactoredRows, Rows
 from natkal.typing import Array, Float, Params
-
-
-class Narrowing(NamedTuple):
-    """What is not known of a model's state apart from theta: it blurs the output, and an observation narrows it.
-
-    `spread` is the covariance of the raw output, given theta. `narrow(rows, factor, score, step)` is the carry after an
-    observation with Fisher factor and score that already account for the spread: it takes the place of `correct`.
-    """
-
-    spread: Float[Array, "k k"]
-    narrow: Callable[[Float[Array, "k p"], Float[Array, "k r"], Float[Array, " k"], Float[Array, " p"]], Any]
 
 
 class Linearization(NamedTuple):
     """A model around one parameter value, for one input: `raw(theta + d) = raw + A d`, with A behind `pullback`.
 
-    `narrowing` is None for a model whose state, if it has one, is known given theta. `factored`, where a model has it,
-    is `pullback` with the outer products of affine layers left unmultiplied.
+    `carry` is the model's memory after this input. `correct(step, rows, factor, score)` is that memory once the
+    parameters have moved by `step`, on an observation with Jacobian `rows`, Fisher factor and score. `spread` is the
+    covariance of the raw output given theta, where the state is uncertain: factor and score must account for it. None
+    stands for zero. `factored`, where a model has it, is `pullback` with the outer products of affine layers left
+    unmultiplied.
     """
 
     raw: Float[Array, " k"]
     pullback: Callable[[Float[Array, "m k"]], Float[Array, "m p"]]
     carry: Any
-    narrowing: Narrowing | None = None
+    correct: Callable[[Float[Array, " p"], Rows, Float[Array, "k r"], Float[Array, " k"]], Any]
+    spread: Float[Array, "k k"] | None = None
     factored: Callable[[Float[Array, "m k"]], FactoredRows] | None = None
+
+
+class Rollout(NamedTuple):
+    """The raw outputs of the next h steps: to first order a function of theta and of noise that enters on the way.
+
+    `rows` is their Jacobian with respect to theta, through the past too. `spread` is the covariance of each step's raw
+    output given theta, from the state, its process noise and the observations that are fed back. None stands for zero.
+    """
+
+    raw: Float[Array, "h k"]
+    rows: Float[Array, "h k p"]
+    spread: Float[Array, "h k k"] | None = None
+
+
+Feed = Callable[[Float[Array, " t"]], Any]
+"""The next input from the statistics T(y) of the observation before it."""
 
 
 @runtime_checkable
@@ -68,8 +78,12 @@ class Model(Protocol):
         """Predict, and differentiate the prediction with respect to the parameters."""
         ...
 
-    def correct(self, carry: Any, step: Float[Array, " p"]) -> Any:
-        """The carry once the parameters have moved by `step`."""
+    def roll(self, params: Params, carry: Any, inputs: Any, horizon: int, feed: Feed | None) -> Rollout:
+        """The next `horizon` outputs, for a row of `inputs` each; with `feed` for one row, and what `feed` makes."""
+        ...
+
+    def with_outputs(self, family: Family) -> "Model":
+        """The same function of the parameters, its raw outputs read as those of `family`."""
         ...
 
     def unravel(self, flat: Float[Array, " p"]) -> Params:
@@ -86,3 +100,8 @@ def ravel_rows(rows: Params) -> Float[Array, "m p"]:
     """A pytree whose leaves carry a leading axis of m rows, as an (m, p) matrix."""
     leaves = jax.tree.leaves(rows)
     return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)
+
+
+def flat_size(params: Params) -> int:
+    """How many numbers the parameters hold (p)."""
+    return sum(np.size(leaf) for leaf in jax.tree.leaves(params))

@@ -6,14 +6,15 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from natkal.families.base import Family
 from natkal.families.coordinates import in_natural_coordinates
 from natkal.models.affine import linearize_factored
-from natkal.models.base import Linearization
+from natkal.models.base import Feed, Linearization, Rollout, flat_size, ravel_rows
 from natkal.models.modules import is_module, static_parts
+from natkal.models.rollout import unroll
+from natkal.rows import FactoredRows
 from natkal.typing import Array, Float, Params
 
 Output = Literal["unconstrained", "natural", "mean"]
@@ -31,7 +32,7 @@ class StaticModel:
     @property
     def size(self) -> int:
         """How many numbers the parameters hold (p)."""
-        return sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
+        return flat_size(self.params)
 
     def init_carry(self, params: Params) -> tuple[()]:
         """A static model remembers nothing."""
@@ -58,16 +59,39 @@ class StaticModel:
         return self.outputs.mean(self.natural(params, inputs))
 
     def linearize(self, params: Params, carry: tuple[()], inputs: Any) -> Linearization:
-        """Predict, with one backward pass per row asked of `pullback`."""
-        raw, pull = linearize_factored(self.raw, params, inputs)
-        return Linearization(raw=raw, pullback=lambda rows: pull(rows).dense(), carry=carry, factored=pull)
+        """Predict, with one backward pass per row asked of `pullback` or `factored`."""
+        raw, vjp = jax.vjp(lambda params: self.raw(params, inputs), params)
 
-    def correct(self, carry: tuple[()], step: Float[Array, " p"]) -> tuple[()]:
-        """Nothing to correct."""
-        return carry
+        def factored(rows: Float[Array, "m k"]) -> FactoredRows:
+            # The program is taken apart only where a curvature asks; XLA then shares the forward pass with `raw`.
+            return linearize_factored(self.raw, params, inputs)[1](rows)
+
+        return Linearization(
+            raw=raw,
+            pullback=lambda rows: ravel_rows(jax.vmap(lambda row: vjp(row)[0])(rows)),
+            carry=carry,
+            correct=lambda step, rows, factor, score: carry,
+            factored=factored,
+        )
+
+    def roll(self, params: Params, carry: tuple[()], inputs: Any, horizon: int, feed: Feed | None) -> Rollout:
+        """A prediction for each row of inputs; with `feed`, each later row is made of the output before it."""
+        if feed is None:
+
+            def ahead(row: Any) -> Rollout:
+                around = self.linearize(params, carry, row)
+                return Rollout(raw=around.raw, rows=around.pullback(jnp.eye(len(around.raw), dtype=around.raw.dtype)))
+
+            return jax.vmap(ahead)(inputs)
+
+        def transition(params: Params, state: Array, row: Any, noise: Array | None) -> tuple[Array, Array]:
+            return state, self.raw(params, row)
+
+        unrolled = unroll(transition, self.outputs, params, jnp.zeros(0), inputs, horizon, feed)
+        return Rollout(raw=unrolled.raw, rows=unrolled.by_params, spread=unrolled.noise)
 
     def with_outputs(self, family: Family) -> "StaticModel":
-        """The same network under another law of the same outputs."""
+        """The same function, its outputs read as the unconstrained numbers of `family`."""
         return dataclasses.replace(self, family=family, outputs=family)
 
     def unravel(self, flat: Float[Array, " p"]) -> Params:

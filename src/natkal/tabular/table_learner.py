@@ -26,7 +26,7 @@ _LOOPS: dict[Any, Loop] = {}
 
 @dataclasses.dataclass(frozen=True)
 class TargetShape:
-    """One target: the name of its task, how many classes there is room for, and how many of them are known (numbers: 0)."""
+    """One target: its task, how many classes there is room for, and how many of them are known (0 for numbers)."""
 
     task: str
     classes: int = 0

@@ -181,7 +181,7 @@ class TargetMetrics:
         same = known & (y == before)
         repeated = self.repeats[0] + np.cumsum(same) - same
         changed = self.repeats[1] + np.cumsum(known & ~same) - (known & ~same)
-        self.repeats = self.repeats + [np.count_nonzero(same), np.count_nonzero(known & ~same)]
+        self.repeats = self.repeats + np.array([np.count_nonzero(same), np.count_nonzero(known & ~same)])
         share = repeated / (repeated + changed)
         others = max(len(self.counts) - 1, 1)
         return np.where(known, np.log(np.where(same, share, (1 - share) / others)), -math.log(others + 1))

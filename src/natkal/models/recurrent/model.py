@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +12,13 @@ from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
 from natkal.families.base import Family
-from natkal.models.base import Linearization, Narrowing, ravel, ravel_rows
+from natkal.models.base import Feed, Linearization, Rollout, ravel, ravel_rows
 from natkal.models.modules import is_module, recurrent_parts
 from natkal.models.recurrent.cells import Cell, readout, readout_params
 from natkal.models.recurrent.sensitivity import Rtrl, Sensitivity, rtrl
 from natkal.models.recurrent.system import Local, System
+from natkal.models.rollout import unroll
+from natkal.rows import Rows, dense_rows
 from natkal.typing import Array, Float, Int, Params
 
 SENSITIVITY_CAP = 1e4
@@ -117,20 +119,42 @@ class RecurrentModel:
             state_cov=self._predicted_cov(carry.state_cov, local),
             capped=carry.capped + capped,
         )
-        narrowing = None
-        if moved.state_cov is not None:
+        if moved.state_cov is None:
+            correct, spread = partial(self._corrected, moved), None
+        else:
             by_state = jax.vmap(lambda row: vjp(row)[1])(jnp.eye(len(raw), dtype=raw.dtype))
-            narrowing = self._narrowing(moved, by_state)
-        return Linearization(raw=raw, pullback=pullback, carry=moved, narrowing=narrowing)
+            correct, spread = partial(self._conditioned, moved, by_state), by_state @ moved.state_cov @ by_state.T
+        return Linearization(raw=raw, pullback=pullback, carry=moved, correct=correct, spread=spread)
 
-    def correct(self, carry: RecurrentCarry, step: Float[Array, " p"]) -> RecurrentCarry:
+    def _corrected(
+        self, moved: RecurrentCarry, step: Float[Array, " p"], rows: Rows, factor: Array, score: Array
+    ) -> RecurrentCarry:
         """s <- s + G step   (Thm 12), brought back into its range by `project`."""
         if not self.state_correction:
-            return carry
-        return self._with_state(carry, ravel(carry.state) + self.sensitivity.push(self.system, carry.sensitivity, step))
+            return moved
+        return self._with_state(moved, ravel(moved.state) + self.sensitivity.push(self.system, moved.sensitivity, step))
+
+    def roll(self, params: Params, carry: RecurrentCarry, inputs: Any, horizon: int, feed: Feed | None) -> Rollout:
+        """The model rolled forward: rows through G too, and W, process noise and fed-back noise in `spread`."""
+        system = self.system
+
+        def transition(params: Params, state: Array, u: Any, noise: Array | None) -> tuple[Array, Array]:
+            moved = system.step(params, state, u)
+            after = moved if noise is None else moved + noise
+            return after, self.raw(params, after, u)
+
+        noise = None if carry.state_cov is None else self.process_noise_matrix()
+        ahead = unroll(transition, self.outputs, params, ravel(carry.state), inputs, horizon, feed, noise)
+        flat = ahead.by_start.reshape(-1, system.state_size)
+        through = self.sensitivity.rows(system, carry.sensitivity, flat).reshape(ahead.by_params.shape)
+        spread = ahead.noise
+        if carry.state_cov is not None:
+            own = jnp.einsum("hkn,nm,hlm->hkl", ahead.by_start, carry.state_cov, ahead.by_start)
+            spread = own if spread is None else own + spread
+        return Rollout(raw=ahead.raw, rows=ahead.by_params + through, spread=spread)
 
     def with_outputs(self, family: Family) -> "RecurrentModel":
-        """The same network under another law of the same outputs."""
+        """The same network, its outputs read as the unconstrained numbers of `family`."""
         return dataclasses.replace(self, family=family, outputs=family)
 
     def unravel(self, flat: Float[Array, " p"]) -> Params:
@@ -139,34 +163,38 @@ class RecurrentModel:
 
     # -- an uncertain state (Lemmas 13 and 14) ------------------------------------------------------------------------
 
-    def _narrowing(self, moved: RecurrentCarry, by_state: Float[Array, "k n"]) -> Narrowing:
-        """Given theta, s ~ N(s + G (theta - theta_0), W): what W adds to the output's noise, what y leaves of it."""
+    def _conditioned(
+        self,
+        moved: RecurrentCarry,
+        by_state: Float[Array, "k n"],
+        step: Float[Array, " p"],
+        rows: Rows,
+        factor: Float[Array, "k r"],
+        score: Float[Array, " k"],
+    ) -> RecurrentCarry:
+        """Given theta, s ~ N(s + G (theta - theta_0), W): an observation with C C' = (R + H W H')^-1, e = C C' E.
+
+        With A = rows and H = by_state, Lemma 14 for any H and A:
+        W <- W - W H' C C' H W,  G <- G - W H' C C' A,  s <- s + G step + W H' (e - C C' A step).
+        """
         cov = moved.state_cov
         exact = self.sensitivity
         assert cov is not None
         assert isinstance(exact, Rtrl)
-        image = cov @ by_state.T
-
-        def narrow(rows: Array, factor: Array, score: Array, step: Array) -> RecurrentCarry:
-            """With C C' = (R + H W H')^-1, e = C C' E and A = rows: Lemma 14 for any H and A.
-
-            W <- W - W H' C C' H W,  G <- G - W H' C C' A,  s <- s + G step + W H' (e - C C' A step).
-            """
-            gain_root = image @ factor
-            corrected = (
-                ravel(moved.state)
-                + self.sensitivity.push(self.system, moved.sensitivity, step)
-                + image @ (score - factor @ (factor.T @ (rows @ step)))
-            )
-            narrowed = RecurrentCarry(
-                state=moved.state,
-                sensitivity=exact.condition(moved.sensitivity, gain_root, factor.T @ rows),
-                state_cov=cov - gain_root @ gain_root.T,
-                capped=moved.capped,
-            )
-            return self._with_state(narrowed, corrected)
-
-        return Narrowing(spread=by_state @ image, narrow=narrow)
+        image, jacobian = cov @ by_state.T, dense_rows(rows)
+        gain_root = image @ factor
+        corrected = (
+            ravel(moved.state)
+            + self.sensitivity.push(self.system, moved.sensitivity, step)
+            + image @ (score - factor @ (factor.T @ (jacobian @ step)))
+        )
+        conditioned = RecurrentCarry(
+            state=moved.state,
+            sensitivity=exact.condition(moved.sensitivity, gain_root, factor.T @ jacobian),
+            state_cov=cov - gain_root @ gain_root.T,
+            capped=moved.capped,
+        )
+        return self._with_state(conditioned, corrected)
 
     def _with_state(self, carry: RecurrentCarry, flat: Float[Array, " n"]) -> RecurrentCarry:
         state = self.system.unravel_state(flat)
