@@ -8,12 +8,14 @@ BENCHMARKS = {
     "dense": "benchmarks.dense",
     "fleet": "benchmarks.fleet",
     "gpu": "benchmarks.gpu",
+    "hostile": "benchmarks.hostile",
     "latency": "benchmarks.latency",
     "curvature": "benchmarks.curvature",
     "frontends": "benchmarks.frontends",
     "learning": "benchmarks.learning",
     "questions": "benchmarks.questions",
     "recurrent": "benchmarks.recurrent",
+    "streams": "benchmarks.streams",
 }
 
 __all__ = ["BENCHMARKS"]
