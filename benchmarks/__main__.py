@@ -46,8 +46,7 @@ def print_table(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]
     """Plain columns, so that a machine with only jax and numpy can print them."""
     cells = [[name.replace("_", " ") for name in columns]]
     cells += [
-        [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in columns]
-        for row in rows
+        [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in columns] for row in rows
     ]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
     print(f"\n{title}")

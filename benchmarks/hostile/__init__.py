@@ -74,6 +74,8 @@ def run(name: str, make: Maker) -> dict[str, Any]:
 def judged(answer: dict[str, Any], given: np.ndarray) -> dict[str, Any]:
     """Figures of a run beside its baseline's, and whether it passed."""
     target = answer["targets"][0]
+    if not target["rows"]:
+        return {"task": target["task"], "why": "no row was predicted"}
     found: dict[str, Any] = {"task": target["task"], "loss": target["log_loss"]}
     found["baseline_loss"] = target["baseline_log_loss"]
     failures = []

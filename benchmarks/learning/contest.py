@@ -51,7 +51,9 @@ def river(found: Stream) -> list[dict[str, Any]]:
     setting = f"{kept['method']}, {kept['setting']}"
     rows = len(found.targets)
     us_per_row = 1e6 * kept["seconds"] / rows
-    return [{"stream": found.name, "rows": rows, **kept, "method": "river", "setting": setting, "us_per_row": us_per_row}]
+    return [
+        {"stream": found.name, "rows": rows, **kept, "method": "river", "setting": setting, "us_per_row": us_per_row}
+    ]
 
 
 def promise(bank: Ours) -> dict[str, Any]:

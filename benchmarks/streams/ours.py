@@ -32,7 +32,7 @@ def run(stream: Stream, *options: str) -> dict[str, Any]:
             found["accuracy"] = target["accuracy"]
         elif stream.kind != "classification":
             found |= number_scores(said, UNSCORED_ROWS[stream.kind])
-    if TASKS.get(target["task"], "regression") == stream.kind or stream.kind == "regression" and "rmse" in found:
+    if TASKS.get(target["task"], "regression") == stream.kind or (stream.kind == "regression" and "rmse" in found):
         return found
     return {**found, "failed": f"took the target of a {stream.kind} for {target['task']}"}
 

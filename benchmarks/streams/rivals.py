@@ -38,8 +38,8 @@ def attempts(stream: Stream) -> Iterator[tuple[str, Attempt]]:
                 yield module.PACKAGE, attempt
 
 
-def run(stream: Stream, folder: Path, report: Report) -> None:
-    """Score every setting that the folder does not have yet."""
+def run(stream: Stream, folder: Path, report: Report) -> int:
+    """Score every setting that the folder does not have yet; returns how many it has then."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{stream.name}.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
@@ -55,6 +55,7 @@ def run(stream: Stream, folder: Path, report: Report) -> None:
         path.write_text(json.dumps(kept))
         shown = record.get("failed") or record["scores"]["log_loss"]
         report(f"{stream.name}: {attempt.method}, {attempt.setting}: {shown} ({record['seconds']} s)")
+    return len(kept["records"])
 
 
 def _scored(stream: Stream, attempt: Attempt) -> Record:

@@ -16,7 +16,7 @@ WIDE = 100
 """Above so many inputs only linear models run: trees and neighbours would take hours."""
 LONG = 10_000
 """Above so many rows an ensemble has 10 models, below it is also tried with 30."""
-LARGE = 300_000
+LARGE = 100_000
 """Above so many numbers in the table SRP and leveraging bagging are left to CapyMOA, whose are quicker."""
 NEIGHBOURS = (5, 20)
 WINDOW = 1000

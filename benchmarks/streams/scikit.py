@@ -14,7 +14,7 @@ from benchmarks.streams.stream import Stream
 
 PACKAGE = "sklearn"
 SGD_RATES = (1e-3, 1e-2, 0.1)
-MLP_RATES = (1e-3, 3e-3, 1e-2)
+MLP_RATES = (1e-3, 5e-3)
 UNITS = (20, 100)
 LONG = 10_000
 """Above so many rows only the larger network is run."""

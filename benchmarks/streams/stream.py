@@ -88,7 +88,9 @@ class Stream:
 def numbered(inputs: Any) -> Columns:
     """Columns x0, x1, ... of a matrix; whole numbers stay whole in the file."""
     values = np.asarray(inputs)
-    whole = bool(np.isfinite(values).all() and np.array_equal(values, np.round(values)) and np.abs(values).max() < 2**53)
+    whole = bool(
+        np.isfinite(values).all() and np.array_equal(values, np.round(values)) and np.abs(values).max() < 2**53
+    )
     return {f"x{at}": column for at, column in enumerate((values.astype(np.int64) if whole else values).T)}
 
 
