@@ -40,7 +40,7 @@ def run(stream: Stream, *options: str) -> dict[str, Any]:
 def number_scores(path: Path, unscored: int) -> dict[str, Any]:
     """Errors, and coverage and mean width of every interval in a file of predictions; coverage also by quarters."""
     with path.open() as file:
-        rows = [row for row in csv.DictReader(file) if row["predicted"]][unscored if unscored else 0 :]
+        rows = [row for row in list(csv.DictReader(file))[unscored:] if row["predicted"] and row["observed"]]
     columns = {name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name != "line"}
     observed = columns["observed"]
     found: dict[str, Any] = errors(columns["predicted"], observed)
