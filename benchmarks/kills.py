@@ -140,7 +140,7 @@ def check_garbage(folder: Path, rows: int, bad: int) -> tuple[bool, str]:
     lines = csv_lines(table(rows))
     clean, dirty = folder / "clean.csv", folder / "dirty.csv"
     clean.write_text("\n".join([COLUMNS, *lines]) + "\n")
-    planted = with_garbage(lines, dirty, COLUMNS, every=0.95 * rows / bad, seed=0)
+    planted = with_garbage(lines, dirty, COLUMNS, every=int(0.95 * rows / bad), seed=0)
     results = []
     for data in (clean, dirty):
         run = folder / f"run-{data.stem}"

@@ -45,7 +45,8 @@ def measured(command: list[str], environment: Mapping[str, str] | None = None, l
         limit.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - began
-        output.seek(0), errors.seek(0)
+        for file in (output, errors):
+            file.seek(0)
         cpu = usage.ru_utime + usage.ru_stime
         return Ended(process.returncode, output.read(), errors.read(), seconds, cpu, usage.ru_maxrss / 1024)
 

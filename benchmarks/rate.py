@@ -51,7 +51,7 @@ def run_part(part: str, report: Callable[[str], None], rows: int, few: int) -> d
 def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tuple[str, ...]]]:
     """Times, and ratios to those of river and Vowpal Wabbit."""
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    found = [(f"{part}, {machine}", result["rows"], SHOWN) for part, result in results.items()]
+    found: list[Any] = [(f"{part}, {machine}", result["rows"], SHOWN) for part, result in results.items()]
     for result in results.values():
         if "ratios" in result:
             title = "Rate of natkal over river's, and time of natkal over Vowpal Wabbit's"
@@ -167,7 +167,7 @@ def river_job(path: str, rows: int, rate: float) -> float:
     from river import linear_model, optim, preprocessing, stream
 
     model = preprocessing.StandardScaler() | linear_model.LogisticRegression(optim.SGD(rate))
-    converters = {**dict.fromkeys(COLUMNS, float), "y": int}
+    converters: dict[Any, Any] = {**dict.fromkeys(COLUMNS, float), "y": int}
     loss = 0.0
     for inputs, target in stream.iter_csv(path, target="y", converters=converters):
         loss -= np.log(max(model.predict_proba_one(inputs)[bool(target)], 1e-15))

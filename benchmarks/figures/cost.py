@@ -31,7 +31,8 @@ def write(results: dict[str, Any], docs: Path) -> list[Path]:
     lines = lines_of(results)
     plt.rcParams.update({"svg.hashsalt": "natkal", "font.size": 11, "text.color": GREY, "axes.labelcolor": GREY})
     plt.rcParams.update({"axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "svg.fonttype": "none"})
-    axes = plt.figure(figsize=(8, 5), layout="constrained").gca()
+    figure = plt.figure(figsize=(8, 5), layout="constrained")
+    axes = figure.gca()
     for name, points in lines.items():
         ours = name == "natkal"
         style = {"linestyle": "--", "marker": None} if name == "one read of P" else {"marker": "o", "markersize": 5}
@@ -58,5 +59,5 @@ def write(results: dict[str, Any], docs: Path) -> list[Path]:
     axes.grid(axis="y", color=GREY, alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     path = docs / "figures" / "cost.svg"
-    axes.figure.savefig(path, metadata={"Date": None}, transparent=True)
+    figure.savefig(path, metadata={"Date": None}, transparent=True)
     return [path]

@@ -7,6 +7,7 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
 
 from benchmarks.figures import between_marks, markdown
 
@@ -59,7 +60,7 @@ def draw(part: str, rows: list[dict[str, Any]], folder: Path) -> Path:
     for axis in axes.flat:
         axis.tick_params(axis="y", labelsize=8)
     axes[0][0].invert_yaxis()
-    handles = [plt.Line2D([], [], color=STREAMS[name], marker="o", markersize=3, label=name) for name in streams]
+    handles = [Line2D([], [], color=STREAMS[name], marker="o", markersize=3, label=name) for name in streams]
     figure.legend(handles=handles, loc="lower center", ncols=4, fontsize=8, frameon=False)
     figure.suptitle(f"{TITLES[part]}: change of log loss, negative is better", fontsize=10)
     figure.tight_layout(rect=(0, 0.6 / figure.get_figheight(), 1, 1))

@@ -53,6 +53,9 @@ OUTLIERS: dict[str, Maker] = {
 BEGINNINGS: dict[str, Maker] = {
     "first two targets equal": lambda rng: numbers(rng, lambda y: replaced(y, 1, y[0])),
     "first two targets nearly equal": lambda rng: numbers(rng, lambda y: replaced(y, 1, y[0] + 1e-9)),
+    "first ten targets nearly equal": lambda rng: numbers(
+        rng, lambda y: replaced(y, slice(10), 1.0 + 1e-9 * np.arange(10))
+    ),
     "first ten targets equal": _at(slice(10), 1.0),
     "first hundred targets zero": _at(slice(100), 0.0),
     "first thousand targets 1e-3 of the rest": lambda rng: numbers(
@@ -85,6 +88,8 @@ def _sorted(rng: Random) -> Rows:
 SCALES: dict[str, Maker] = {
     "scale grows by 1e6": lambda rng: numbers(rng, lambda y: y * 1e6 ** time()),
     "scale falls by 1e6": lambda rng: numbers(rng, lambda y: y * 1e6 ** -time()),
+    "scale jumps by 1e6": lambda rng: numbers(rng, lambda y: y * np.where(time() < 0.5, 1.0, 1e6)),
+    "scale drops by 1e6": lambda rng: numbers(rng, lambda y: y * np.where(time() < 0.5, 1.0, 1e-6)),
     "offset of 1e9": lambda rng: numbers(rng, lambda y: y + 1e9),
     "targets of size 1e-12": lambda rng: numbers(rng, lambda y: 1e-12 * y),
     "targets of size 1e12": lambda rng: numbers(rng, lambda y: 1e12 * y),

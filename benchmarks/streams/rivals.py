@@ -49,7 +49,7 @@ def run(stream: Stream, folder: Path, report: Report) -> int:
     for package, attempt in attempts(stream):
         if (attempt.method, attempt.setting) in done:
             continue
-        record = {"method": attempt.method, "setting": attempt.setting, "version": _version(package)}
+        record: Record = {"method": attempt.method, "setting": attempt.setting, "version": _version(package)}
         record |= _scored(stream, attempt)
         kept["records"].append(record)
         path.write_text(json.dumps(kept))

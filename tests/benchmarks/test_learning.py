@@ -32,6 +32,7 @@ def test_rules_are_those_of_optax(name, rtol) -> None:
     np.testing.assert_allclose(theta, other, rtol=100 * rtol)
 
 
+@pytest.mark.slow
 def test_ivon_finds_the_curvature_of_a_quadratic() -> None:
     """On l = a x^2 / 2 its Hessian estimate is unbiased for a, and its mean goes to the minimum."""
     curvatures = jnp.array([0.5, 2.0])
@@ -48,6 +49,7 @@ def test_ivon_finds_the_curvature_of_a_quadratic() -> None:
     assert float(jnp.abs(theta).max()) < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classification", "regression", "count"])
 def test_a_rival_forecasts_a_law(kind, monkeypatch) -> None:
     """Log loss in the target's own units, from the whole grid; better than at a rate of nearly nothing."""
