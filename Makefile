@@ -59,8 +59,8 @@ test-matrix:  ## a fast part of the tests on the oldest supported Python and jax
 
 soak: $(READY)  ## the long runs: every test as a user compiles; float32 for ten million steps; 200 kills, 5,000 damaged checkpoints, 10,000 bad rows
 	@NATKAL_DTYPE=float64 XLA_FLAGS="$(ONE_THREAD)" $(PYTEST) $(SHAPES) tests
-	@$(BIN)/python benchmarks/soak.py
-	@$(BIN)/python benchmarks/stream_soak.py
+	@$(BIN)/python -m benchmarks soak
+	@$(BIN)/python -m benchmarks kills
 
 docs: $(DOCS_READY)  ## build the site into site/; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -1,19 +1,28 @@
 """Benchmarks by name: one line each, imported when run.
 
-A benchmark is a module with `PARTS` (names of what it measures), `run_part(part, report) -> dict`, where `report(note)`
-tells the person watching, and `tables(results) -> [(title, rows, columns)]`, the rows being dictionaries.
+A benchmark is a module with `PARTS` (names of what it measures), `run_part(part, report, **options) -> dict`, where
+`report(note)` tells the person watching, and `tables(results) -> [(title, rows, columns)]`, the rows being
+dictionaries. `OPTIONS`, where it has any, maps an option to its default and a sentence. A part whose dictionary has
+`passed` False makes the command exit with 1.
 """
 
 BENCHMARKS = {
-    "dense": "benchmarks.dense",
-    "fleet": "benchmarks.fleet",
-    "gpu": "benchmarks.gpu",
-    "latency": "benchmarks.latency",
     "curvature": "benchmarks.curvature",
+    "dense": "benchmarks.dense",
+    "figures": "benchmarks.figures",
+    "fleet": "benchmarks.fleet",
     "frontends": "benchmarks.frontends",
+    "gpu": "benchmarks.gpu",
+    "hostile": "benchmarks.hostile",
+    "kills": "benchmarks.kills",
+    "latency": "benchmarks.latency",
     "learning": "benchmarks.learning",
     "questions": "benchmarks.questions",
+    "rate": "benchmarks.rate",
     "recurrent": "benchmarks.recurrent",
+    "soak": "benchmarks.soak",
+    "step-control": "benchmarks.step_control",
+    "streams": "benchmarks.streams",
 }
 
 __all__ = ["BENCHMARKS"]

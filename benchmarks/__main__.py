@@ -16,24 +16,30 @@ def main() -> None:
     parser.add_argument("name", choices=sorted(BENCHMARKS))
     parser.add_argument("part", nargs="*", help="only these parts of it (default: all)")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON line for each part, no table")
-    given = parser.parse_args()
+    named, _ = parser.parse_known_args()
     try:
-        module = import_module(BENCHMARKS[given.name])
+        module = import_module(BENCHMARKS[named.name])
     except ModuleNotFoundError as error:
-        parser.error(f"{given.name} needs {error.name!r}: pip install 'natkal[bench]'")
+        parser.error(f"{named.name} needs {error.name!r}: pip install 'natkal[bench]'")
+    options = getattr(module, "OPTIONS", {})
+    for option, (default, words) in options.items():
+        parser.add_argument(f"--{option}", type=type(default), default=default, help=f"{words} (default: {default!r})")
+    given = parser.parse_args()
     for part in given.part:
         if part not in module.PARTS:
             parser.error(f"{given.name} has no part {part!r}; it has: {', '.join(module.PARTS)}")
-    results = {}
+    chosen = {option: getattr(given, option) for option in options}
+    results: dict[str, Any] = {}
     for part in given.part or module.PARTS:
         started = time.perf_counter()
-        results[part] = module.run_part(part, lambda note: print(note, file=sys.stderr, flush=True))
+        results[part] = module.run_part(part, lambda note: print(note, file=sys.stderr, flush=True), **chosen)
         if given.as_json:
             line = {"name": given.name, "part": part, "took_s": time.perf_counter() - started, **results[part]}
             print(json.dumps(line), flush=True)
     if not given.as_json:
         for title, rows, columns in module.tables(results):
             print_table(title, rows, columns)
+    sys.exit(any(result.get("passed") is False for result in results.values()))
 
 
 def print_table(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks frontends`: what a row costs behind the river and scikit-learn doors, and what a bank gains there."""
+"""`python -m benchmarks frontends`: cost of a row in river and scikit-learn, and what a bank gains."""
 
 import csv
 import gzip

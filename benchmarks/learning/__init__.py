@@ -1,15 +1,16 @@
 """`python -m benchmarks learning`: one pass over real streams, natkal's defaults against tuned rivals.
 
-One part for each stream, `river` (river's models on all of them) and `still` (the drifting streams without their
-drifts).
+One part for each stream, and `still` (the drifting streams without their drifts). The row of river is its best model in
+hindsight, from the rivals that `python -m benchmarks streams` keeps.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.learning.streams import NAMES
+from benchmarks.streams.tables import TABLES
 
-PARTS = (*NAMES, "river", "still")
+NAMES = tuple(TABLES)
+PARTS = (*NAMES, "still")
 COLUMNS = ("method", "log_loss", "accuracy", "calibration_error", "rmse", "coverage_90", "us_per_row", "setting")
 DRIFT_COLUMNS = ("stream", "method", "settled_loss", "excess_after_drift", "reaction_rows")
 
@@ -19,8 +20,6 @@ def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
     from benchmarks.learning import contest
 
     match part:
-        case "river":
-            return contest.river(report, NAMES)
         case "still":
             return contest.still(report)
         case _:
@@ -30,10 +29,8 @@ def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
 def tables(results: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]], tuple[str, ...]]]:
     """One table for each stream, lowest log loss first; then the checks, the drifts, and the streams without."""
     streams = [name for name in NAMES if name in results]
-    rivers = results.get("river", {"rows": []})["rows"]
-    for name in streams or {row["stream"] for row in rivers}:
-        rows = results.get(name, {"rows": []})["rows"] + [row for row in rivers if row["stream"] == name]
-        rows = sorted(rows, key=lambda row: row["log_loss"])
+    for name in streams:
+        rows = sorted(results[name]["rows"], key=lambda row: row["log_loss"])
         columns = tuple(column for column in COLUMNS if column in rows[0])
         yield f"{name}, one pass over {rows[0]['rows']} rows", rows, columns
     if streams:
@@ -52,7 +49,6 @@ def tables(results: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]],
         ]
         yield "What must hold of nk.auto", checks, tuple(checks[0])
     drifting = [row for name in streams for row in results[name]["rows"] if "reaction_rows" in row]
-    drifting += [row for row in rivers if "reaction_rows" in row]
     if drifting:
         yield "Drift: loss once settled, nats lost after a drift, rows until settled again", drifting, DRIFT_COLUMNS
     if "still" in results:

@@ -1,16 +1,18 @@
 """One stream: everybody's scores, the bank's promise, and what a change of units does."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from benchmarks.learning import ours, rivals, river_rivals
+from benchmarks.learning import ours, rivals
 from benchmarks.learning.ours import Ours
 from benchmarks.learning.rivals import RIVALS, Best
-from benchmarks.learning.scores import Forecast, log_loss, scores
-from benchmarks.learning.streams import STILL, Stream, stream
+from benchmarks.streams.data import stream
+from benchmarks.streams.rivals import best as best_kept
+from benchmarks.streams.scores import Forecast, log_loss, scores
+from benchmarks.streams.stream import Stream
+from benchmarks.streams.tables import STILL
 
 Report = Callable[[str], None]
 UNITS = (1e-3, 1e3)
@@ -30,7 +32,8 @@ def on(name: str, report: Report) -> dict[str, Any]:
     for rival, how in RIVALS.items():
         rows.append(_of(found, rival, rivals.best(how, found)))
         report(f"{name}: {rival} {rows[-1]['log_loss']:.4f} at {rows[-1]['setting']}")
-    first = head(found)
+    rows += river(found)
+    first = found.head(CHECKED)
     here = automatic if len(first.targets) == len(found.targets) else ours.automatic(first)
     report(f"{name}: other units, no share")
     return {
@@ -40,14 +43,17 @@ def on(name: str, report: Report) -> dict[str, Any]:
     }
 
 
-def river(report: Report, names: tuple[str, ...]) -> dict[str, Any]:
-    """River's best model on every stream."""
-    return {"rows": [_of(found, "river", river_rivals.best(found, report)) for found in map(stream, names)]}
-
-
-def head(found: Stream) -> Stream:
-    """The first rows of a stream."""
-    return dataclasses.replace(found, inputs=found.inputs[:CHECKED], targets=found.targets[:CHECKED], drifts=())
+def river(found: Stream) -> list[dict[str, Any]]:
+    """River's model with the lowest log loss on this stream, as `python -m benchmarks streams` keeps it."""
+    kept = best_kept(found.name, "log_loss", "river ")
+    if kept is None:
+        return []
+    setting = f"{kept['method']}, {kept['setting']}"
+    rows = len(found.targets)
+    us_per_row = 1e6 * kept["seconds"] / rows
+    return [
+        {"stream": found.name, "rows": rows, **kept, "method": "river", "setting": setting, "us_per_row": us_per_row}
+    ]
 
 
 def promise(bank: Ours) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """The network of a stream and the law of its target, the same for natkal and for its rivals."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import natkal as nk
-from benchmarks.learning.scores import Forecast
-from benchmarks.learning.streams import Stream
+from benchmarks.streams.laws import counts, gaussian
+from benchmarks.streams.scores import Forecast
+from benchmarks.streams.stream import Stream
 from natkal.typing import Array, Params
 
 
@@ -23,12 +24,6 @@ class Raw(NamedTuple):
 def start(stream: Stream, seed: int = 0) -> Params:
     """Weights N(0, 1/fan-in), zero biases, and dispersion 1 (variance of a Gaussian, r of a negative binomial)."""
     return {"network": nk.mlp_params(jax.random.key(seed), stream.sizes), "dispersion": jnp.zeros(())}
-
-
-def standardised(values: np.ndarray) -> np.ndarray:
-    """Columns with mean 0 and variance 1 over the whole stream: hindsight, which only rivals are given."""
-    spread = values.std(axis=0)
-    return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
 def predict(stream: Stream, params: Params, inputs: Array, target: Array, learned: Array) -> Raw:
@@ -71,20 +66,3 @@ def forecast(stream: Stream, said: Raw, learned: bool, scale: tuple[float, float
         case _:
             mean = np.exp(np.minimum(output[:, 0], 50.0))
             return Forecast(log_prob=log_prob, mean=mean) if learned else counts(mean, stream.targets)
-
-
-def gaussian(mean: np.ndarray, spread: np.ndarray, targets: np.ndarray) -> Forecast:
-    """A Gaussian law for each row."""
-    spread = np.maximum(spread, 1e-12)
-    z = np.clip((targets - mean) / spread, -1e9, 1e9)
-    below = np.asarray(jax.scipy.stats.norm.cdf(z), float)
-    return Forecast(log_prob=-0.5 * z**2 - np.log(spread) - 0.5 * np.log(2 * np.pi), mean=mean, below=below)
-
-
-def counts(mean: np.ndarray, targets: np.ndarray) -> Forecast:
-    """Negative binomial laws around these means, with the r that is best in hindsight (1e6 is nearly Poisson)."""
-    from scipy.stats import nbinom
-
-    laws: list[Any] = [nbinom.logpmf(targets, r, r / (r + mean)) for r in 10.0 ** np.arange(-2, 6.1, 0.25)]
-    best = max(laws, key=lambda log_prob: np.nan_to_num(log_prob.mean(), nan=-np.inf))
-    return Forecast(log_prob=best, mean=mean)

@@ -11,8 +11,9 @@ import numpy as np
 import natkal as nk
 from benchmarks.learning import networks
 from benchmarks.learning.networks import Raw
-from benchmarks.learning.scores import Forecast
-from benchmarks.learning.streams import Stream
+from benchmarks.streams.laws import standardised, target_scale
+from benchmarks.streams.scores import Forecast
+from benchmarks.streams.stream import Stream
 from natkal.typing import Array, Params
 
 DENSE_LIMIT = 5_000
@@ -68,8 +69,8 @@ def automatic(stream: Stream, factor: float = 1.0, share: float | None = None) -
 
 def single(stream: Stream) -> tuple[Forecast, float]:
     """`nk.online(model)`; inputs and a regression's targets standardised in hindsight, as for rivals."""
-    inputs = jnp.asarray(networks.standardised(stream.inputs), jnp.float32)
-    centre, spread = (stream.targets.mean(), stream.targets.std()) if stream.kind == "regression" else (0.0, 1.0)
+    inputs = jnp.asarray(standardised(stream.inputs), jnp.float32)
+    centre, spread = target_scale(stream)
     targets = (stream.targets - centre) / spread if stream.kind == "regression" else stream.targets
     params = networks.start(stream)
     model = _with_variance(stream, params)

@@ -18,8 +18,9 @@ from jax.flatten_util import ravel_pytree
 
 from benchmarks.learning import networks
 from benchmarks.learning.networks import Raw
-from benchmarks.learning.scores import Forecast, log_loss
-from benchmarks.learning.streams import Stream
+from benchmarks.streams.laws import standardised, target_scale
+from benchmarks.streams.scores import Forecast, log_loss
+from benchmarks.streams.stream import Stream
 from natkal.typing import Array
 
 RATES = tuple(float(f"{10.0**power:.3g}") for power in np.arange(-4, 0.1, 0.5))
@@ -117,9 +118,9 @@ class Best(NamedTuple):
 
 def best(rival: Rival, stream: Stream, seed: int = 0) -> Best:
     """Run the whole grid, keep the setting with the lowest log loss, and time it alone."""
-    inputs = jnp.asarray(np.stack([stream.inputs, networks.standardised(stream.inputs)]), jnp.float32)
-    scale = (float(stream.targets.mean()), float(stream.targets.std())) if stream.kind == "regression" else (0.0, 1.0)
-    targets = jnp.asarray((stream.targets - scale[0]) / scale[1] if scale != (0.0, 1.0) else stream.targets)
+    inputs = jnp.asarray(np.stack([stream.inputs, standardised(stream.inputs)]), jnp.float32)
+    scale = target_scale(stream)
+    targets = jnp.asarray((stream.targets - scale[0]) / scale[1] if stream.kind == "regression" else stream.targets)
     settings = list(_settings(rival, stream))
     columns = {name: jnp.asarray([s[name] for s in settings], jnp.float32) for name in settings[0]}
 

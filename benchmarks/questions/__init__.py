@@ -1,4 +1,4 @@
-"""`python -m benchmarks questions`: what the paper leaves open, by experiment; `docs/questions.md` says what came out."""
+"""`python -m benchmarks questions`: what the paper leaves open, by experiment; answers in `docs/questions.md`."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

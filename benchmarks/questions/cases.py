@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import natkal as nk
-from benchmarks.learning.networks import standardised
-from benchmarks.learning.streams import stream
+from benchmarks.streams.data import stream
+from benchmarks.streams.laws import standardised
 from natkal.typing import Array, Params
 
 SEEDS = 5

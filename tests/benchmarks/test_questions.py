@@ -22,6 +22,7 @@ def case() -> Case:
     return Case("made up", "linear", jnp.asarray(inputs), jnp.asarray(targets), (2, 1), nk.families.Bernoulli())
 
 
+@pytest.mark.slow
 def test_every_setting_is_what_the_library_does_alone(case, rtol) -> None:
     """A vmapped setting against `nk.run`; differences are paired by seed."""
 
@@ -49,6 +50,7 @@ def test_every_setting_is_what_the_library_does_alone(case, rtol) -> None:
     assert found["summary"][1]["cases"] == 1
 
 
+@pytest.mark.slow
 def test_schedules_are_those_of_the_dictionary() -> None:
     """keep = 1 - lambda, with lambda from the paper's own Prop. 3."""
     steps = np.arange(0.0, 30.0)
@@ -60,6 +62,7 @@ def test_schedules_are_those_of_the_dictionary() -> None:
     np.testing.assert_allclose(keep_of(never, jnp.asarray(7.0)), 1.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_averages(case) -> None:
     """Without averaging the average is not used; a filter that forgets nothing is averaged like any other."""
     params = case.params(jnp.asarray(0))

@@ -2,14 +2,10 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from benchmarks.recurrent import PARTS, tables
+from benchmarks.recurrent import tables
 from benchmarks.recurrent.classic import best_possible, counting_stream
 from benchmarks.recurrent.learners import SHARE, Forecasts, mixed, recursive_least_squares
 from benchmarks.recurrent.series import LAGS, mackey_glass
-from typer.testing import CliRunner
-
-from natkal.app.cli import app
 
 
 def test_recursive_least_squares_is_ridge_regression(rtol) -> None:
@@ -41,19 +37,6 @@ def test_series_and_language() -> None:
     words = "".join("ab."[symbol] for symbol in stream).split(".")[:-1]
     assert all(word == "a" * (len(word) // 2) + "b" * (len(word) // 2) for word in words)
     assert 0 < best_possible(stream) < np.log(3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["nothing"], "there is no benchmark 'nothing'"),
-        (["recurrent", "--part", "nothing"], f"recurrent has no part 'nothing'; it has: {', '.join(PARTS)}"),
-    ],
-)
-def test_bad_options_are_usage_errors(arguments, complaint) -> None:
-    answer = CliRunner().invoke(app, ["bench", *arguments])
-    assert answer.exit_code == 2
-    assert complaint in " ".join(answer.stderr.replace("│", " ").split())
 
 
 def test_every_part_has_its_table() -> None:

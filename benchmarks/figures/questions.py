@@ -1,10 +1,5 @@
-"""Figures and tables of docs/questions.md, from what `python -m benchmarks questions --json` printed.
+"""Figures and tables of docs/questions.md, from `python -m benchmarks questions --json`."""
 
-python benchmarks/questions.py FILE docs/questions.md   # tables between their marks, figures beside it in figures/
-"""
-
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +7,9 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
+
+from benchmarks.figures import between_marks, markdown
 
 STREAMS = {
     "digits 4x4": "#1f77b4",
@@ -33,7 +31,7 @@ TITLES = {
 }
 
 
-def draw(part: str, rows: list[dict[str, Any]], folder: Path) -> None:
+def draw(part: str, rows: list[dict[str, Any]], folder: Path) -> Path:
     """One panel for each model and group, one line for each setting, one dot with its interval for each stream."""
     panels = list(dict.fromkeys((row["model"], row["group"]) for row in rows))
     labels = [label for label in dict.fromkeys(row["setting"] for row in rows) if not _is_baseline(label, rows)]
@@ -62,12 +60,14 @@ def draw(part: str, rows: list[dict[str, Any]], folder: Path) -> None:
     for axis in axes.flat:
         axis.tick_params(axis="y", labelsize=8)
     axes[0][0].invert_yaxis()
-    handles = [plt.Line2D([], [], color=STREAMS[name], marker="o", markersize=3, label=name) for name in streams]
+    handles = [Line2D([], [], color=STREAMS[name], marker="o", markersize=3, label=name) for name in streams]
     figure.legend(handles=handles, loc="lower center", ncols=4, fontsize=8, frameon=False)
     figure.suptitle(f"{TITLES[part]}: change of log loss, negative is better", fontsize=10)
     figure.tight_layout(rect=(0, 0.6 / figure.get_figheight(), 1, 1))
-    figure.savefig(folder / f"question-{part.replace('_', '-')}.svg", metadata={"Date": None})
+    path = folder / f"question-{part.replace('_', '-')}.svg"
+    figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+    return path
 
 
 def _is_baseline(label: str, rows: list[dict[str, Any]]) -> bool:
@@ -86,18 +86,15 @@ def table(part: str, found: dict[str, Any]) -> str:
         columns = list(dict.fromkeys(row["setting"] for row in rows))
         cells = {(row["stream"], row["model"], row["setting"]): f"{row['log_loss']:.4f}" for row in rows}
         names = list(dict.fromkeys((row["stream"], row["model"]) for row in rows))
-        lines = [["stream, model", *columns]]
-        lines += [[", ".join(name), *(cells.get((*name, column), "") for column in columns)] for name in names]
-    else:
-        rows = found["summary"]
-        columns = list(dict.fromkeys((row["model"], row["group"]) for row in rows))
-        shown = [row for row in rows if _cell(row) != "0"]  # the baseline says nothing of itself
-        settings = list(dict.fromkeys(row["setting"] for row in shown))
-        cells = {(row["model"], row["group"], row["setting"]): _cell(row) for row in rows}
-        lines = [["setting", *(", ".join(column) for column in columns)]]
-        lines += [[setting, *(cells.get((*column, setting), "") for column in columns)] for setting in settings]
-    lines.insert(1, ["---"] * len(lines[0]))
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        lines = [[", ".join(name), *(cells.get((*name, column), "") for column in columns)] for name in names]
+        return markdown(["stream, model", *columns], lines)
+    rows = found["summary"]
+    columns = list(dict.fromkeys((row["model"], row["group"]) for row in rows))
+    shown = [row for row in rows if _cell(row) != "0"]  # the baseline says nothing of itself
+    settings = list(dict.fromkeys(row["setting"] for row in shown))
+    cells = {(row["model"], row["group"], row["setting"]): _cell(row) for row in rows}
+    lines = [[setting, *(cells.get((*column, setting), "") for column in columns)] for setting in settings]
+    return markdown(["setting", *(", ".join(column) for column in columns)], lines)
 
 
 def _cell(row: dict[str, Any]) -> str:
@@ -106,23 +103,15 @@ def _cell(row: dict[str, Any]) -> str:
     return f"{row['median_difference']:+.3f} ({row['better']}, {row['worse']})"
 
 
-def main(source: str, page: str) -> None:
-    """Draw every question in the file, and put its table into the page."""
-    results = json.loads(Path(source).read_text())
-    folder = Path(page).parent / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
+def write(results: dict[str, Any], docs: Path) -> list[Path]:
+    """Draw every question that was asked, and put its table into the page."""
+    page, folder = docs / "questions.md", docs / "figures"
     plt.rcParams |= {"svg.hashsalt": "natkal", "svg.fonttype": "none"}
-    text = Path(page).read_text()
+    written = [page]
     for part in TITLES:
-        if part not in results:
-            continue
-        found = results[part]
-        draw(part, best_by_method(found["best"]) if part == "averaging" else found["rows"], folder)
-        first, last = f"<!-- {part} -->\n", f"<!-- end of {part} -->"
-        before, rest = text.split(first)
-        text = before + first + table(part, found) + "\n" + last + rest.split(last)[1]
-    Path(page).write_text(text)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        if part in results:
+            found = results[part]
+            rows = best_by_method(found["best"]) if part == "averaging" else found["rows"]
+            written.append(draw(part, rows, folder))
+            between_marks(page, part, table(part, found))
+    return written

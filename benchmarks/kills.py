@@ -1,12 +1,9 @@
-"""The long checks of the stream: real kills, damaged checkpoints, a million rows with ten thousand bad ones.
+"""`python -m benchmarks kills`: runs killed and resumed, damaged checkpoints, bad rows among a million good ones.
 
-    python benchmarks/stream_soak.py [--kills 200] [--damaged 5000] [--rows 1000000] [--garbage 10000] [--workers 1]
-
-Prints one line per check and exits with 1 if one fails. Kills are shared out among the workers, each a process with a
-run of its own. Needs neither pyarrow nor pytest.
+Exits 1 if a check fails. Kills are shared out among the workers, each a process with a run of its own. Needs neither
+pyarrow nor pytest.
 """
 
-import argparse
 import json
 import os
 import random
@@ -16,18 +13,55 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from tests.app.garbage import damaged, with_garbage
+from tests.app.garbage import damaged as damage
+from tests.app.garbage import with_garbage
 from tests.app.kills import arguments, check_whole, command, equal, wait
 from tests.app.support import COLUMNS, csv_lines, csv_text, learned, same_arrays, table
 
 from natkal.app.session import checkpoint
+
+PARTS = ("kills", "damaged", "garbage")
+OPTIONS = {
+    "kills": (200, "runs that are killed"),
+    "damaged": (5000, "checkpoints that are damaged"),
+    "rows": (1_000_000, "rows of the part garbage"),
+    "garbage": (10_000, "bad rows among them, about"),
+    "workers": (1, "processes among which kills are shared out"),
+}
+
+
+def run_part(
+    part: str, report: Callable[[str], None], *, kills: int, damaged: int, rows: int, garbage: int, workers: int
+) -> dict[str, Any]:
+    """One check: whether it passed, and what was seen."""
+    report(f"kills: {part}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        # Children compile the same programs over and over: once is enough.
+        jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        began = time.monotonic()
+        match part:
+            case "kills":
+                passed, seen = check_kills(folder, kills, workers)
+            case "damaged":
+                passed, seen = check_damaged(folder, damaged)
+            case _:
+                passed, seen = check_garbage(folder, rows, garbage)
+    row = {"check": part, "passed": passed, "seen": seen, "seconds": round(time.monotonic() - began)}
+    return {"rows": [row], "passed": passed}
+
+
+def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tuple[str, ...]]]:
+    """One line for each check."""
+    rows = [row for result in results.values() for row in result["rows"]]
+    return [("Checks of runs and their files", rows, tuple(rows[0]))]
 
 
 def check_kills(folder: Path, kills: int, workers: int) -> tuple[bool, str]:
@@ -77,24 +111,22 @@ def kill_one(folder: Path, name: str, number: int, duration: float) -> tuple[boo
 def check_damaged(folder: Path, count: int) -> tuple[bool, str]:
     """Checkpoints with a flipped bit, cut, lengthened or with lengths that lie: refused, in little memory."""
     rng = np.random.default_rng(0)
-    path = folder / "whole" / checkpoint.CURRENT
-    if not path.exists():
-        data = folder / "d.csv"
-        data.write_text(csv_text(table(2000)))
-        assert wait(command(arguments(data, folder / "whole"), folder / "log")) == 0
-    data = path.read_bytes()
+    rows = folder / "rows.csv"
+    rows.write_text(csv_text(table(2000)))
+    assert wait(command(arguments(rows, folder / "whole"), folder / "log")) == 0
+    data = (folder / "whole" / checkpoint.CURRENT).read_bytes()
     target = folder / "damaged.nk"
     refused = 0
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(count):
-        target.write_bytes(damaged(data, rng))
+        target.write_bytes(damage(data, rng))
         try:
             checkpoint.read(target)
         except checkpoint.CheckpointError:
             refused += 1
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     target.write_bytes(data[:-1])
-    code = wait(command(["predict", str(target), str(folder / "kill.csv")], folder / "log"))
+    code = wait(command(["predict", str(target), str(rows)], folder / "log"))
     said = "damaged" in (folder / "log").read_text()
     good = refused == count and code == 1 and said
     return (
@@ -108,7 +140,7 @@ def check_garbage(folder: Path, rows: int, bad: int) -> tuple[bool, str]:
     lines = csv_lines(table(rows))
     clean, dirty = folder / "clean.csv", folder / "dirty.csv"
     clean.write_text("\n".join([COLUMNS, *lines]) + "\n")
-    planted = with_garbage(lines, dirty, COLUMNS, every=0.95 * rows / bad, seed=0)
+    planted = with_garbage(lines, dirty, COLUMNS, every=int(0.95 * rows / bad), seed=0)
     results = []
     for data in (clean, dirty):
         run = folder / f"run-{data.stem}"
@@ -122,36 +154,3 @@ def check_garbage(folder: Path, rows: int, bad: int) -> tuple[bool, str]:
     same = same_arrays(learned(folder / "run-clean"), learned(folder / "run-dirty"))
     good = results[1] == expected and lines_named == planted and same
     return good, f"{results[1]}, lines named right: {lines_named == planted}, parameters bit-equal: {same}"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--damaged", type=int, default=5000)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--garbage", type=int, default=10_000)
-    parser.add_argument("--workers", type=int, default=1)
-    options = parser.parse_args()
-    failed = False
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        # Children compile the same programs over and over: once is enough.
-        jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        checks = [
-            ("kills", options.kills, lambda: check_kills(folder, options.kills, options.workers)),
-            ("damaged checkpoints", options.damaged, lambda: check_damaged(folder, options.damaged)),
-            ("garbage", options.garbage, lambda: check_garbage(folder, options.rows, options.garbage)),
-        ]
-        for title, wanted, check in checks:
-            if not wanted:
-                continue
-            started = time.monotonic()
-            good, text = check()
-            failed |= not good
-            print(f"{'ok  ' if good else 'FAIL'} {title}: {text} ({time.monotonic() - started:.0f} s)", flush=True)
-    sys.exit(failed)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,38 +1,31 @@
-"""The tables of docs/learning.md, from files that `python -m benchmarks learning --json` wrote, some parts in each."""
+"""The tables of docs/learning.md, from `python -m benchmarks learning --json`."""
 
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import between_marks, markdown
 from benchmarks.learning import NAMES
 
 METHODS = ("nk.auto", "nk.online", "SGD", "RMSprop", "Adam", "AdamW", "IVON", "river")
 
 
-def merged(paths: list[str]) -> dict[str, Any]:
-    """All parts of all files; a later file replaces a part of an earlier one."""
-    results: dict[str, Any] = {}
-    for path in paths:
-        results |= json.loads(Path(path).read_text())
-    return results
-
-
-def found(results: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Rows by stream and method."""
-    rivers = {row["stream"]: row for row in results.get("river", {"rows": []})["rows"]}
+def write(results: dict[str, Any], docs: Path) -> list[Path]:
+    """Put the tables between their marks."""
+    page = docs / "learning.md"
     rows = {name: {row["method"]: row for row in results[name]["rows"]} for name in NAMES if name in results}
-    for name, own in rows.items():
-        if name in rivers:
-            own["river"] = rivers[name]
-    return rows
-
-
-def table(header: list[str], rows: Iterator[list[str]]) -> str:
-    """Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    between_marks(page, "losses", markdown(["stream", "rows", *METHODS], list(losses(rows))))
+    header = ["stream", "calibration error", "coverage", "behind best expert, no share", "with share", "reseeded"]
+    between_marks(page, "checks", markdown([*header, "change with units"], list(checks(results, rows))))
+    header = ["stream", "method", "settled loss", "lost after a drift", "rows to settle"]
+    between_marks(page, "drifts", markdown(header, list(drifts(rows))))
+    if "still" in results:
+        said = [
+            f"{row['stream']}: {row['settled_loss']:.4f}, its best expert {row['best_expert']:.4f}"
+            for row in results["still"]["rows"]
+        ]
+        between_marks(page, "still", "; ".join(said) + ".")
+    return [page]
 
 
 def losses(rows: dict[str, dict[str, dict[str, Any]]]) -> Iterator[list[str]]:
@@ -74,19 +67,3 @@ def drifts(rows: dict[str, dict[str, dict[str, Any]]]) -> Iterator[list[str]]:
                     f"{row['excess_after_drift']:.0f}",
                     f"{row['reaction_rows']:.0f}",
                 ]
-
-
-def main(*paths: str) -> None:
-    """Print them."""
-    results = merged(list(paths))
-    rows = found(results)
-    print(table(["stream", "rows", *METHODS], losses(rows)), end="\n\n")
-    header = ["stream", "calibration error", "coverage", "behind best expert, no share", "with share", "reseeded"]
-    print(table([*header, "change with units"], checks(results, rows)), end="\n\n")
-    print(table(["stream", "method", "settled loss", "lost after a drift", "rows to settle"], drifts(rows)), end="\n\n")
-    for row in results.get("still", {"rows": []})["rows"]:
-        print(f"{row['stream']}: {row['settled_loss']:.4f}, its best expert {row['best_expert']:.4f}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,18 +1,18 @@
-"""How far each curvature is from the dense filter, as a figure: `docs/curvature-distance.png`."""
+"""How far each curvature is from the dense filter, as a figure. Measures by itself."""
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.curvature import measured_distances
 
-TARGET = Path(__file__).parent.parent / "docs" / "curvature-distance.png"
 WINDOW = 50
 
 
-def main() -> None:
-    """KL after the last observation, and the cosine of the steps along the stream."""
+def write(results: dict[str, Any], docs: Path) -> list[Path]:
+    """Draw `curvature-distance.png`: KL after the last observation, and the cosine of the steps along the stream."""
     found = sorted(measured_distances(), key=lambda pair: float(pair[1].kl))
     figure, (bars, lines) = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained")
     colours = plt.get_cmap("viridis")(np.linspace(0, 0.92, len(found)))
@@ -31,8 +31,6 @@ def main() -> None:
     bars.set_title("after 500 digits", fontsize=10)
     for axes in (bars, lines):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(TARGET, dpi=110)
-
-
-if __name__ == "__main__":
-    main()
+    path = docs / "curvature-distance.png"
+    figure.savefig(path, dpi=110)
+    return [path]

@@ -1,11 +1,7 @@
-"""Cost of a step against p, from `python -m benchmarks dense --part growth --part peers --json`, as an SVG.
+"""Cost of a step against p, from `python -m benchmarks dense growth peers --json`, as an SVG."""
 
-python -m benchmarks dense --part growth --part peers --json > cost.json
-python benchmarks/cost_figure.py cost.json docs/figures/cost.svg
-"""
-
-import json
-import sys
+from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -17,7 +13,7 @@ COLOURS = {"natkal": "#e4572e", "one read of P": GREY, "textbook scan": "#4c8fd6
 COLOURS |= {"cuthbert": "#a678d8", "filterpy": "#c79a2a", "posteriors": "#d16ba5"}
 
 
-def lines_of(results: dict) -> dict[str, list[tuple[float, float]]]:
+def lines_of(results: dict[str, Any]) -> dict[str, list[tuple[float, float]]]:
     """Points (parameters, microseconds) of each method; natkal's from the run of the floor and the textbook scan."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in results["growth"]["rows"]:
@@ -30,12 +26,13 @@ def lines_of(results: dict) -> dict[str, list[tuple[float, float]]]:
     return lines
 
 
-def main(source: str, figure: str) -> None:
-    with open(source) as file:
-        lines = lines_of(json.load(file))
+def write(results: dict[str, Any], docs: Path) -> list[Path]:
+    """Draw `figures/cost.svg`."""
+    lines = lines_of(results)
     plt.rcParams.update({"svg.hashsalt": "natkal", "font.size": 11, "text.color": GREY, "axes.labelcolor": GREY})
     plt.rcParams.update({"axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "svg.fonttype": "none"})
-    axes = plt.figure(figsize=(8, 5), layout="constrained").gca()
+    figure = plt.figure(figsize=(8, 5), layout="constrained")
+    axes = figure.gca()
     for name, points in lines.items():
         ours = name == "natkal"
         style = {"linestyle": "--", "marker": None} if name == "one read of P" else {"marker": "o", "markersize": 5}
@@ -61,8 +58,6 @@ def main(source: str, figure: str) -> None:
     axes.set_title("time per observation, float32, one output", loc="left", fontsize=11, color=GREY)
     axes.grid(axis="y", color=GREY, alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.figure.savefig(figure, metadata={"Date": None}, transparent=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    path = docs / "figures" / "cost.svg"
+    figure.savefig(path, metadata={"Date": None}, transparent=True)
+    return [path]
