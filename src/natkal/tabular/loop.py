@@ -62,17 +62,17 @@ class Outcomes(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loop:
-    """Test, then train, over rows of `width` numbers of which the first `scaled` are standardised."""
+    """Test, then train, over rows of `width` numbers; `scaled` says of each whether it is standardised."""
 
     learner: Learner | Bank
     laws: tuple[Law, ...]
     width: int
-    scaled: int
+    scaled: tuple[bool, ...]
 
     def init(self, params: Params, seed: int) -> StreamState:
         """Nothing seen."""
         return StreamState(
-            features=Running.start(self.scaled),
+            features=Running.start(self.width),
             targets=Running.start(len(self.laws)),
             learner=self.learner.init(params, jax.random.key(seed)),
         )
@@ -136,7 +136,7 @@ class Loop:
     def _row(self, state: StreamState, now: Feed) -> tuple[StreamState, Outcomes]:
         """Predict this row, and learn it unless its label comes later; then let its values into the scales."""
         inputs, targets = jnp.asarray(now.inputs), jnp.asarray(now.targets)
-        features = observe(state.features, inputs[: self.scaled])
+        features = observe(state.features, inputs)
         if now.late is not None:
             prediction = self.learner.predict_unchecked(state.learner, self.scaled_inputs(state, inputs))
             known = StreamState(features=features, targets=state.targets, learner=state.learner)
@@ -164,9 +164,8 @@ class Loop:
 
     def scaled_inputs(self, state: StreamState, inputs: Array) -> Array:
         """A row as the learner sees it: numbers standardised by earlier rows, 0 where missing."""
-        rest = inputs[self.scaled :]
-        scaled = standardise(state.features, inputs[: self.scaled])
-        return jnp.concatenate([scaled, jnp.where(jnp.isnan(rest), 0.0, rest)])
+        present = jnp.where(jnp.isnan(inputs), 0.0, inputs)
+        return jnp.where(jnp.array(self.scaled), standardise(state.features, inputs), present)
 
     def _scales(self, state: StreamState) -> list[Running]:
         return [jax.tree.map(lambda leaf, i=i: leaf[i], state.targets) for i in range(len(self.laws))]
@@ -206,7 +205,7 @@ class Loop:
 
 
 @functools.lru_cache(maxsize=16)
-def make_loop(choice: Choice, laws: tuple[Law, ...], width: int, scaled: int) -> tuple[Loop, Params]:
+def make_loop(choice: Choice, laws: tuple[Law, ...], width: int, scaled: tuple[bool, ...]) -> tuple[Loop, Params]:
     """The loop of this learner and its first parameters; the same one, compiled once, for the same question."""
     learner, params = make_learner(choice, width, laws)
     return Loop(learner=learner, laws=laws, width=width, scaled=scaled), params

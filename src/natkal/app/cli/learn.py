@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from natkal.app.cli.terminal import err, out, print_json, stream_progress
+from natkal.tabular.table import printable
 
 if TYPE_CHECKING:
     from natkal.app.reading.source import Source
@@ -37,6 +39,14 @@ class LearnerKind(StrEnum):
     single = "single"
 
 
+class Decimal(StrEnum):
+    """The decimal sign of numbers written as text."""
+
+    auto = "auto"
+    point = "."
+    comma = ","
+
+
 class Missing(StrEnum):
     """What to do with a row in which a feature is missing."""
 
@@ -58,6 +68,8 @@ def learn(
     ] = "",
     classes: Annotated[str, typer.Option(help="All classes of the target (default: those of the first rows).")] = "",
     missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or a reject.")] = Missing.impute,
+    encoding: Annotated[str, typer.Option(help="Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
+    decimal: Annotated[Decimal, typer.Option(help="Decimal sign, where a column leaves it open.")] = Decimal.auto,
     model: Annotated[
         str, typer.Option(help="auto, linear, mlp:64,64, rnn:32, gru:32, lstm:32 or package.module:function.")
     ] = "auto",
@@ -113,6 +125,8 @@ def learn(
             features=_names(features),
             classes=_names(classes),
             missing=missing.value,
+            encoding=encoding,
+            decimal=decimal.value,
             key=key,
             sequence=sequence,
             id=row_id,
@@ -177,7 +191,7 @@ def _prepare(
         raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA and --target to start")
     if checkpoint.exists(run) and not overwrite:
         raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
-    source = Source(find_files(data))
+    source = Source(find_files(data), encoding=settings.encoding)
     looked = look(settings, source)
 
     def begin() -> "tuple[Session, Source, list[Rows]]":
@@ -199,7 +213,7 @@ def _resumed(run: Path, settings: "Settings", data: list[str] | None) -> "tuple[
 
     session, warning = Session.resume(run, model=settings.model)
     if warning:
-        err.print(f"[yellow]{warning}[/]")
+        err.print(f"[yellow]{escape(warning)}[/]", markup=True)
     if settings.targets and settings != session.settings:
         changed = [name for name, value in vars(session.settings).items() if getattr(settings, name) != value]
         raise StreamError(
@@ -210,7 +224,7 @@ def _resumed(run: Path, settings: "Settings", data: list[str] | None) -> "tuple[
     if len(files) <= session.position.file and session.position.file:
         raise StreamError(f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given")
     session.files = files
-    return session, Source(files, session.position), []
+    return session, Source(files, session.position, session.settings.encoding), []
 
 
 @contextmanager
@@ -219,7 +233,7 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
     try:
         yield
     except error_type as error:
-        err.print(f"[red]error:[/] {error}", soft_wrap=True, markup=True)
+        err.print(f"[red]error:[/] {escape(printable(str(error)))}", soft_wrap=True, markup=True)
         raise typer.Exit(1) from error
 
 

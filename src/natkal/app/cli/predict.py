@@ -14,6 +14,7 @@ def predict(
     data: Annotated[list[str], typer.Argument(help="Files, a directory or - (standard input); no labels needed.")],
     to: Annotated[Path | None, typer.Option("--out", help="Write here, .csv or .jsonl (default: print CSV).")] = None,
     rejects: Annotated[Path | None, typer.Option(help="Write rows that cannot be used here, with reasons.")] = None,
+    encoding: Annotated[str, typer.Option(help="Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
     model: Annotated[str | None, typer.Option(help="package.module:function, if the run used one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (needs --out).")] = False,
 ) -> None:
@@ -29,7 +30,7 @@ def predict(
         from natkal.app.session.predict_rows import forecast, load
 
         session = load(checkpoint, model)
-        counts, lines = forecast(session, Source(find_files(data)), to, rejects)
+        counts, lines = forecast(session, Source(find_files(data), encoding=encoding), to, rejects)
         for text in lines:
             typer.echo(text, nl=False)
         if as_json:

@@ -1,5 +1,6 @@
 """A run from its first row to its last: read, check, predict, learn, write, and keep a checkpoint to go on from."""
 
+import dataclasses
 import json
 import time
 from collections import OrderedDict, deque
@@ -36,11 +37,12 @@ class Session:
         self.settings = settings
         self.schema = schema
         check_memory(settings)
-        self.encoder = Encoder(schema, vocabularies)
+        self.encoder = Encoder(_with_fixed_classes(schema), vocabularies)
         self.laws = tuple(law_of(target) for target in schema.targets)
         if not self.encoder.width:
             raise StreamError("no column is left to learn from")
-        self.loop, params = make_loop(settings.choice, self.laws, self.encoder.width, self.encoder.scaled)
+        mask = tuple(self.encoder.scaled.tolist())
+        self.loop, params = make_loop(settings.choice, self.laws, self.encoder.width, mask)
         self.learner = self.loop.learner
         self.fleet = Fleet(self.loop, params, settings.seed, keyed=schema.key is not None)
         sizes = tuple(law.summary_size for law in self.laws)
@@ -282,6 +284,17 @@ class Session:
         for output in self.outputs.values():
             output.flush(sync=True)
         return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
+
+
+def _with_fixed_classes(schema: Schema) -> Schema:
+    """The schema with the classes of the first rows only: the learner of a session has a fixed number of outputs."""
+    for target in schema.targets:
+        if len(target.classes) == 1:
+            raise StreamError(
+                f"target {target.name!r} has one class in the first rows ({target.classes[0]}): "
+                "name all of them with --classes"
+            )
+    return dataclasses.replace(schema, targets=tuple(dataclasses.replace(one, limit=0) for one in schema.targets))
 
 
 def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:

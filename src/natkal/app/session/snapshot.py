@@ -48,7 +48,10 @@ def header(session: "Session") -> dict[str, Any]:
         "queued": len(session.queue),
         "metrics": {
             "row": session.metrics.row,
-            "targets": [{"totals": part.totals, "scored": part.scored} for part in session.metrics.parts],
+            "targets": [
+                {"totals": {name: repr(value) for name, value in part.totals.items()}, "scored": part.scored}
+                for part in session.metrics.parts
+            ],
         },
     }
 
@@ -96,7 +99,8 @@ def load(
         session.position = Position(*head["position"])
         session.metrics.row = int(head["metrics"]["row"])
         for part, totals in zip(session.metrics.parts, head["metrics"]["targets"], strict=True):
-            part.totals, part.scored = dict(totals["totals"]), int(totals["scored"])
+            part.totals = {name: float(value) for name, value in totals["totals"].items()}
+            part.scored = int(totals["scored"])
         session.fleet.keys = {key: slot for slot, key in enumerate(head["keys"])}
         session.sequences = {str(key): str(value) for key, value in head["sequences"].items()}
         held, queued = head["held"], int(head["queued"])
