@@ -11,7 +11,7 @@ from natkal.tabular.laws import law_of
 from natkal.tabular.loop import Feed, make_loop
 from natkal.tabular.scaling import LIMIT
 from natkal.tabular.schema import Target
-from natkal.tabular.settings import Choice
+from natkal.app.settings import Choice
 from tests.app.support import table
 
 LINEAR = Choice("single", "linear")
@@ -29,7 +29,7 @@ def scaled_by_hand(inputs: np.ndarray) -> np.ndarray:
 
 
 def start(choice=LINEAR, laws=BINARY, width=3, scaled=3):
-    loop, params = make_loop(choice, laws, width, scaled)
+    loop, params = make_loop(choice, laws, width, tuple(place < scaled for place in range(width)))
     return loop, jax.tree.map(jnp.array, loop.init(params, 0)), params
 
 

@@ -1,16 +1,31 @@
-"""Cells into numbers: one row of features and targets for each row that can be used, a reason for each that cannot."""
+"""Rows into numbers: inputs and targets for each row that can be used, a reason for each that cannot."""
 
-import datetime
-import hashlib
-import math
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from natkal.tabular import cells
-from natkal.tabular.schema import Feature, Schema, Target
-from natkal.tabular.table import Column, Reject, Rows
+from natkal.tabular.classes import ClassNumbers, number_classes
+from natkal.tabular.columns import (
+    CALENDAR,
+    bucket,
+    calendar,
+    is_missing,
+    pick,
+    read_column,
+    row_text,
+    target_reader,
+)
+from natkal.tabular.errors import located
+from natkal.tabular.guess import kind_reader
+from natkal.tabular.schema import Feature, Schema, late_feature
+from natkal.tabular.table import Reject, Rows
+from natkal.tabular.written_numbers import POINT, plain_numbers
+
+MAX_LATE_COLUMNS = 64
+"""How many columns may be taken on after the first rows."""
 
 
 class Encoded(NamedTuple):
@@ -25,77 +40,158 @@ class Encoded(NamedTuple):
     rejects: list[Reject]
 
 
-class Encoder:
-    """Turns rows into numbers, by the schema. What it learns on the way, the vocabularies, only ever grows.
+class NewColumn(NamedTuple):
+    """A column that was not there before: the first row of a block that has it, and the feature it would be."""
 
-    The first `scaled` features are plain numbers, to be standardised; the others are already of order one.
+    row: int
+    feature: Feature
+
+
+class Encoder:
+    """Turns rows into numbers, by the schema. Its vocabularies, classes and columns only ever grow.
+
+    A row's numbers stand in the order of the schema's features: the slots of each, then its missing flag if it has one.
+    A feature that is added stands behind all others, so no number ever moves. `Encoder(encoder.schema,
+    encoder.vocabularies)` goes on where `encoder` stands.
     """
 
     def __init__(self, schema: Schema, vocabularies: dict[str, list[str]] | None = None):
-        self.schema = schema
-        self.vocabularies = {
-            feature.name: list((vocabularies or {}).get(feature.name, []))
-            for feature in schema.features
-            if feature.kind == "category"
-        }
-        self._index = {
-            name: {word: slot for slot, word in enumerate(words)} for name, words in self.vocabularies.items()
-        }
-        numbers = [feature for feature in schema.features if feature.kind == "number"]
-        self._ordered = [*numbers, *(feature for feature in schema.features if feature.kind != "number")]
-        self.scaled = len(numbers)
+        self._schema = schema
+        self.vocabularies: dict[str, list[str]] = {}
+        self._index: dict[str, dict[str, int]] = {}
+        for feature in schema.features:
+            self._open_vocabulary(feature, (vocabularies or {}).get(feature.name, []))
+        self._numbers = {target.name: ClassNumbers(target) for target in schema.targets if target.classes}
+
+    @property
+    def schema(self) -> Schema:
+        """The schema as it is now, with the features and classes that were added."""
+        targets = tuple(
+            dataclasses.replace(target, classes=tuple(self._numbers[target.name].names)) if target.classes else target
+            for target in self._schema.targets
+        )
+        return dataclasses.replace(self._schema, targets=targets)
+
+    @property
+    def classes(self) -> dict[str, list[str]]:
+        """The classes of each target that has any, as many as have appeared; a class's number is its place."""
+        return {name: numbers.names for name, numbers in self._numbers.items()}
 
     @property
     def names(self) -> list[str]:
         """A name for each number of a row, as it stands now (categories take their names as they appear)."""
-        names = [feature.name for feature in self._ordered[: self.scaled]]
-        for feature in self._ordered[self.scaled :]:
+        names = []
+        for feature in self._schema.features:
             names.extend(self._names(feature))
-        names.extend(f"{feature.name} is missing" for feature in self._ordered if feature.flag_missing)
+            names.extend([f"{feature.name} is missing"] * feature.flag_missing)
         return names
 
     @property
     def owners(self) -> list[str]:
         """The column that each number of a row comes from."""
-        owners = [feature.name for feature in self._ordered for _ in range(feature.slots)]
-        return [*owners, *(feature.name for feature in self._ordered if feature.flag_missing)]
+        return [feature.name for feature in self._schema.features for _ in range(_size(feature))]
 
     @property
     def width(self) -> int:
         """How many numbers a row has."""
-        return sum(feature.slots + feature.flag_missing for feature in self._ordered)
+        return sum(map(_size, self._schema.features))
+
+    @property
+    def scaled(self) -> np.ndarray:
+        """Which numbers of a row are plain ones, to be standardised; the others are already of order one."""
+        mask = np.zeros(self.width, bool)
+        first = 0
+        for feature in self._schema.features:
+            mask[first] = feature.kind == "number"
+            first += _size(feature)
+        return mask
+
+    # -- columns that come and go --------------------------------------------------------------------------------------
+
+    def missing_columns(self, names: Iterable[str]) -> list[str]:
+        """The columns that predictions need and a file with these columns lacks.
+
+        Where columns may come and go, those that some of the first rows lacked are not needed.
+        """
+        schema, there = self._schema, set(names)
+        needed = [feature.name for feature in schema.features if not (schema.open_columns and feature.optional)]
+        return [name for name in (*needed, schema.key, schema.sequence) if name is not None and name not in there]
+
+    def new_columns(self, rows: Rows) -> list[NewColumn]:
+        """The columns of these rows that could be features and are none yet, by the row that first has them.
+
+        To get the same numbers wherever blocks end: `encode(rows.part(0, row))`, then `add`, then the rest.
+        """
+        schema = self._schema
+        if not schema.open_columns and not schema.awaited:
+            return []
+        known = {feature.name for feature in schema.features} | {target.name for target in schema.targets}
+        known |= {schema.key, schema.sequence, *schema.ignored}
+        room = MAX_LATE_COLUMNS - sum(feature.late for feature in schema.features)
+        found, ignored = [], dict(schema.ignored)
+        for name, column in rows.columns.items():
+            if name in known or not (schema.open_columns or name in schema.awaited):
+                continue
+            row = next((row for row, cell in enumerate(column) if not cells.is_missing(cell)), None)
+            if row is None:
+                continue
+            feature, reason = late_feature(name, column[row], schema.awaited.get(name, ""))
+            if feature is None:
+                ignored[name] = reason
+            else:
+                found.append(NewColumn(row, feature))
+        found.sort(key=lambda new: (new.row, new.feature.name))
+        full = f"and all that follow: {MAX_LATE_COLUMNS} columns had appeared after the first rows"
+        if len(found) > room and full not in ignored.values():
+            ignored[found[room].feature.name] = full
+        if len(ignored) > len(schema.ignored):
+            self._schema = dataclasses.replace(schema, ignored=ignored)
+        return found[:room]
+
+    def add(self, feature: Feature) -> None:
+        """Take on one more feature; its numbers stand behind all others."""
+        self._schema = dataclasses.replace(self._schema, features=(*self._schema.features, feature))
+        self._open_vocabulary(feature, [])
+
+    def _open_vocabulary(self, feature: Feature, words: list[str]) -> None:
+        if feature.kind == "category":
+            self.vocabularies[feature.name] = list(words)
+            self._index[feature.name] = {word: slot for slot, word in enumerate(words)}
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
 
     def encode(self, rows: Rows) -> Encoded:
         """The rows that can be used, in order, and the rejects among them and before them."""
+        with located(lambda: f"{rows.file}, lines {_line(rows, 0)} to {_line(rows, -1)}"):
+            return self._encode(rows)
+
+    def _encode(self, rows: Rows) -> Encoded:
         reasons: dict[int, str] = {}
-        parsed = [self._parse(feature, rows, reasons) for feature in self._ordered]
-        targets = [self._parse_target(target, rows, reasons) for target in self.schema.targets]
+        features = self._schema.features
+        parsed = [self._parse(feature, rows, reasons) for feature in features]
         keys = self._keys(rows, reasons)
-        sequences = self._labels(self.schema.sequence, rows, reasons)
-        if self.schema.missing == "reject":
-            for feature, values in zip(self._ordered, parsed, strict=True):
-                for row in np.flatnonzero(_is_missing(values)):
+        sequences = self._labels(self._schema.sequence, rows, reasons)
+        if self._schema.missing == "reject":
+            for feature, values in zip(features, parsed, strict=True):
+                for row in np.flatnonzero(is_missing(values)):
                     reasons.setdefault(int(row), f"column {feature.name!r}: the value is missing")
+        targets = self._targets(rows, reasons)
         good = np.ones(len(rows), bool)
         good[list(reasons)] = False
-        columns = []
-        for feature, values in zip(self._ordered, parsed, strict=True):
-            columns.append(self._columns(feature, _pick(values, good)))
-        flags = [
-            _is_missing(_pick(values, good)).astype(np.float64)[:, None]
-            for feature, values in zip(self._ordered, parsed, strict=True)
-            if feature.flag_missing
-        ]
-        inputs = np.concatenate([*columns, *flags], axis=1) if columns else np.zeros((int(good.sum()), 0))
+        inputs = np.zeros((int(good.sum()), self.width))
+        first = 0
+        for feature, values in zip(features, parsed, strict=True):
+            self._fill(inputs[:, first : first + _size(feature)], feature, pick(values, good))
+            first += _size(feature)
         rejects = [
             *rows.rejects,
-            *(Reject(rows.file, int(rows.lines[row]), reasons[row], _text(rows, row)) for row in sorted(reasons)),
+            *(Reject(rows.file, int(rows.lines[row]), reasons[row], row_text(rows, row)) for row in sorted(reasons)),
         ]
         return Encoded(
             inputs=inputs,
-            targets=np.stack([_pick(values, good) for values in targets], axis=1),
-            keys=_pick(keys, good) if keys else [],
-            sequences=_pick(sequences, good) if sequences else [],
+            targets=np.stack([pick(values, good) for values in targets], axis=1),
+            keys=pick(keys, good) if keys else [],
+            sequences=pick(sequences, good) if sequences else [],
             lines=rows.lines[good],
             file=rows.file,
             rejects=sorted(rejects, key=lambda reject: reject.line),
@@ -106,33 +202,38 @@ class Encoder:
         if column is None:
             column = [None] * len(rows)
         if feature.kind == "number":
-            plain = column if isinstance(column, np.ndarray) else plain_numbers(column)
+            if isinstance(column, np.ndarray):
+                return column
+            plain = plain_numbers(column) if feature.decimal == POINT else None
             if plain is not None:
                 return plain
-        read: Callable[[Any], Any] = {
-            "number": cells.number,
-            "boolean": cells.boolean,
-            "time": cells.moment,
-            "category": cells.label,
-            "hashed": cells.label,
-        }[feature.kind]
-        values = read_column(feature.name, column, read, reasons)
+        values = read_column(feature.name, column, kind_reader(feature.kind, feature.decimal), reasons)
         return np.array(values, np.float64) if feature.kind in ("number", "boolean") else values
 
-    def _parse_target(self, target: Target, rows: Rows, reasons: dict[int, str]) -> np.ndarray:
-        column = rows.columns.get(target.name)
-        if column is None:
-            return np.full(len(rows), np.nan)
-        read = class_reader(target) if target.classes else number_reader(target)
-        if isinstance(column, np.ndarray) and _fits(target, column):
-            return column
-        return np.array(read_column(target.name, column, read, reasons), np.float64)
+    def _targets(self, rows: Rows, reasons: dict[int, str]) -> list[np.ndarray]:
+        values: dict[str, np.ndarray] = {}
+        named = []
+        for target in self._schema.targets:
+            column = rows.columns.get(target.name)
+            if column is None:
+                values[target.name] = np.full(len(rows), np.nan)
+            elif target.classes:
+                numbers = self._numbers[target.name]
+                named.append((numbers, target.name, numbers.read(column, reasons)))
+            elif isinstance(column, np.ndarray) and target.task == "regression":
+                values[target.name] = column
+            else:
+                read = read_column(target.name, column, target_reader(target), reasons)
+                values[target.name] = np.array(read, np.float64)
+        for (_, name, _), table in zip(named, number_classes(named, reasons, len(rows)), strict=True):
+            values[name] = table
+        return [values[target.name] for target in self._schema.targets]
 
     def _keys(self, rows: Rows, reasons: dict[int, str]) -> list[str]:
-        keys = self._labels(self.schema.key, rows, reasons)
+        keys = self._labels(self._schema.key, rows, reasons)
         for row, value in enumerate(keys):
             if not value:
-                reasons.setdefault(row, f"column {self.schema.key!r}: the key is missing")
+                reasons.setdefault(row, f"column {self._schema.key!r}: the key is missing")
         return keys
 
     def _labels(self, name: str | None, rows: Rows, reasons: dict[int, str]) -> list[str]:
@@ -142,21 +243,22 @@ class Encoder:
         values = read_column(name, rows.columns.get(name, [None] * len(rows)), cells.label, reasons)
         return ["" if value is None else value for value in values]
 
-    def _columns(self, feature: Feature, values: np.ndarray | list[Any]) -> np.ndarray:
+    def _fill(self, table: np.ndarray, feature: Feature, values: np.ndarray | list[Any]) -> None:
+        """Write the numbers of one feature into the zeros of `table`."""
         if isinstance(values, np.ndarray):
-            return values[:, None]
-        table = np.zeros((len(values), feature.slots))
-        if feature.kind == "time":
+            table[:, 0] = values
+        elif feature.kind == "time":
             for row, value in enumerate(values):
                 if value is not None:
                     table[row] = calendar(value)
-            return table
-        slot_of = self._slot if feature.kind == "category" else _bucket
-        for row, value in enumerate(values):
-            if value is not None:
-                slot, sign = slot_of(feature, value)
-                table[row, slot] = sign
-        return table
+        else:
+            slot_of = self._slot if feature.kind == "category" else bucket
+            for row, value in enumerate(values):
+                if value is not None:
+                    slot, sign = slot_of(feature, value)
+                    table[row, slot] = sign
+        if feature.flag_missing:
+            table[:, -1] = is_missing(values)
 
     def _slot(self, feature: Feature, word: str) -> tuple[int, float]:
         """A category's own slot, the next free one where it is new; the last is shared by all that come too late."""
@@ -167,7 +269,7 @@ class Encoder:
         return index.get(word, feature.slots - 1), 1.0
 
     def _names(self, feature: Feature) -> list[str]:
-        if feature.kind == "boolean":
+        if feature.kind in ("number", "boolean"):
             return [feature.name]
         if feature.kind == "time":
             return [f"{feature.name} {part}" for part in CALENDAR]
@@ -178,97 +280,10 @@ class Encoder:
         return [f"{feature.name}={word}" for word in [*words, *free, "(other)"]]
 
 
-def read_column(name: str, column: Column, read: Callable[[Any], Any], reasons: dict[int, str]) -> list[Any]:
-    """Every cell read; where one cannot be, its row gets a reason (the first stays) and the value None."""
-    try:
-        return [read(cell) for cell in column]
-    except ValueError:
-        pass
-    values = []
-    for row, cell in enumerate(column):
-        try:
-            values.append(read(cell))
-        except ValueError as error:
-            reasons.setdefault(row, f"column {name!r}: {error}")
-            values.append(None)
-    return values
+def _size(feature: Feature) -> int:
+    """How many numbers of a row the feature has."""
+    return feature.slots + feature.flag_missing
 
 
-def plain_numbers(column: list[Any]) -> np.ndarray | None:
-    """A column of text that is all plain finite numbers, read at once; None if anything needs a closer look."""
-    try:
-        text = "".join(column)
-        values = np.array(list(map(float, column)), np.float64)
-    except (TypeError, ValueError):
-        return None
-    return values if text.isascii() and "_" not in text and np.isfinite(values).all() else None
-
-
-def number_reader(target: Target) -> Callable[[Any], float]:
-    """A number this task can have."""
-
-    def read(cell: Any) -> float:
-        value = cells.number(cell)
-        if target.task == "count" and not math.isnan(value) and (value < 0 or value != math.floor(value)):
-            raise ValueError(f"{cells.cut(cell)} is not a count (0, 1, 2, ...)")
-        if target.task == "positive" and value <= 0:
-            raise ValueError(f"{cells.cut(cell)} is not positive")
-        return value
-
-    return read
-
-
-def class_reader(target: Target) -> Callable[[Any], float]:
-    """The number of the class."""
-    index = {name: float(position) for position, name in enumerate(target.classes)}
-
-    def read(cell: Any) -> float:
-        word = cells.label(cell)
-        if word is None:
-            return math.nan
-        if word not in index and word in ("0.0", "1.0"):
-            word = word[0]
-        if word not in index:
-            known = ", ".join(target.classes[:8]) + (", ..." if len(target.classes) > 8 else "")
-            raise ValueError(f"{cells.cut(cell)} is not one of the {len(index)} classes ({known})")
-        return index[word]
-
-    return read
-
-
-CALENDAR = ("day sin", "day cos", "week sin", "week cos", "year sin", "year cos")
-
-
-def calendar(moment: datetime.datetime) -> list[float]:
-    """Where in the day, the week and the year, each as a point on a circle."""
-    day = (moment.hour * 3600 + moment.minute * 60 + moment.second) / 86400
-    week = (moment.weekday() + day) / 7
-    year = (moment.timetuple().tm_yday - 1 + day) / 365.25
-    return [wave(2 * math.pi * phase) for phase in (day, week, year) for wave in (math.sin, math.cos)]
-
-
-def _fits(target: Target, column: np.ndarray) -> bool:
-    """Whether these finite numbers can be taken as they are."""
-    return target.task == "regression" or (target.classes == ("0", "1") and bool(np.isin(column, (0.0, 1.0)).all()))
-
-
-def _bucket(feature: Feature, word: str) -> tuple[int, float]:
-    """A signed hash: the same on every machine and in every run."""
-    digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
-    return int.from_bytes(digest[:7], "little") % feature.slots, 1.0 if digest[7] & 1 else -1.0
-
-
-def _pick(values: np.ndarray | list[Any], good: np.ndarray) -> Any:
-    if isinstance(values, np.ndarray):
-        return values if good.all() else values[good]
-    return values if good.all() else [value for value, keep in zip(values, good, strict=True) if keep]
-
-
-def _is_missing(values: np.ndarray | Sequence[Any]) -> np.ndarray:
-    if isinstance(values, np.ndarray):
-        return np.isnan(values)
-    return np.array([value is None for value in values], bool)
-
-
-def _text(rows: Rows, row: int) -> str:
-    return ",".join("" if column[row] is None else str(column[row]) for column in rows.columns.values())[:200]
+def _line(rows: Rows, row: int) -> str:
+    return f"{int(rows.lines[row]):,}" if len(rows) else "none"

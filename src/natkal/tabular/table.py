@@ -9,6 +9,27 @@ Cell = str | float | int | bool | None
 Column = np.ndarray | list[Any]
 
 
+def unnamed(position: int) -> str:
+    """What a column without a name is called, by its place."""
+    return f"column {position}"
+
+
+SHOWN = 200
+"""How many characters of a rejected row are kept."""
+
+
+def printable(text: str) -> str:
+    """The text with what UTF-8 cannot hold (lone surrogates, as in odd file names) written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def shown(text: str | bytes) -> str:
+    """The beginning of a row, as text that any file can hold."""
+    if isinstance(text, bytes):
+        return text[: 4 * SHOWN].decode("utf-8", "replace")[:SHOWN]
+    return printable(text[:SHOWN])
+
+
 class Reject(NamedTuple):
     """A row that was read and not used: where it began, and why."""
 
@@ -19,7 +40,10 @@ class Reject(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where reading goes on: the file, how far into it (bytes of text, or rows of a columnar file), and the line."""
+    """Where reading goes on: the file, how far into it (bytes of UTF-8 text, or rows of a columnar file), the line.
+
+    The line is the row's number in a columnar file and in a JSON array.
+    """
 
     file: int
     offset: int
@@ -48,3 +72,17 @@ class Rows:
     def read(self) -> int:
         """How many rows were read, usable or not."""
         return len(self.lines) + len(self.rejects) + self.blank
+
+    def part(self, first: int, last: int) -> "Rows":
+        """The rows from `first` up to `last`; rejects and blank lines stay with the part that begins the block.
+
+        A run can go on from `position` only when all parts have been taken.
+        """
+        return Rows(
+            file=self.file,
+            columns={name: column[first:last] for name, column in self.columns.items()},
+            lines=self.lines[first:last],
+            rejects=self.rejects if first == 0 else [],
+            blank=self.blank if first == 0 else 0,
+            position=self.position,
+        )

@@ -177,7 +177,6 @@ def class_family(slots: int) -> Family:
 
 NUMBER_FAMILY = Weighted(Gaussian(1.0))
 COUNT_FAMILY = Weighted(Poisson())
-TASKS = ("regression", "binary", "multiclass", "count", "positive")
 
 
 def make_task(name: str, classes: int = 0) -> Task:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from natkal.app.cli.terminal import err, out, print_json, stream_progress
+from natkal.tabular.table import printable
 
 if TYPE_CHECKING:
     from natkal.app.reading.source import Source
     from natkal.app.session.session import Session
-    from natkal.tabular.settings import Settings
+    from natkal.app.settings import Settings
     from natkal.tabular.table import Rows
 
 
@@ -37,11 +39,30 @@ class LearnerKind(StrEnum):
     single = "single"
 
 
+class Decimal(StrEnum):
+    """The decimal sign of numbers written as text."""
+
+    auto = "auto"
+    point = "."
+    comma = ","
+
+
+class Budget(StrEnum):
+    """How much time a row may take."""
+
+    fast = "fast"
+    auto = "auto"
+    best = "best"
+
+
 class Missing(StrEnum):
     """What to do with a row in which a feature is missing."""
 
     impute = "impute"
     reject = "reject"
+
+
+BASELINES = {True: "class frequencies", False: "mean so far"}
 
 
 def learn(
@@ -58,10 +79,17 @@ def learn(
     ] = "",
     classes: Annotated[str, typer.Option(help="All classes of the target (default: those of the first rows).")] = "",
     missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or a reject.")] = Missing.impute,
+    encoding: Annotated[str, typer.Option(help="Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
+    decimal: Annotated[Decimal, typer.Option(help="Decimal sign, where a column leaves it open.")] = Decimal.auto,
     model: Annotated[
-        str, typer.Option(help="auto, linear, mlp:64,64, rnn:32, gru:32, lstm:32 or package.module:function.")
+        str, typer.Option(help="auto, linear, mlp:64,64, rnn:8, gru:8, lstm:8 or package.module:function.")
     ] = "auto",
     key: Annotated[str | None, typer.Option(help="Column of keys: one model for each.")] = None,
+    past: Annotated[str, typer.Option(help="Earlier targets as inputs: auto, none, or lags such as 1,2,48.")] = "auto",
+    budget: Annotated[
+        Budget,
+        typer.Option(help="fast: few members. auto: stop those that have lost. best: all of them, all the time."),
+    ] = Budget.auto,
     sequence: Annotated[
         str | None, typer.Option(help="Column of sequences: where it changes, a model's memory starts again.")
     ] = None,
@@ -102,9 +130,9 @@ def learn(
         raise typer.BadParameter(f"must be in [0, 1), got {fading:g}", param_hint="--fading")
     rows, seconds = _interval(checkpoint_every)
 
-    from natkal.app.session.runtime import command
+    from natkal.app.runtime import command
+    from natkal.app.settings import Settings
     from natkal.tabular.errors import StreamError
-    from natkal.tabular.settings import Settings
 
     with explained(StreamError):
         settings = Settings(
@@ -113,14 +141,18 @@ def learn(
             features=_names(features),
             classes=_names(classes),
             missing=missing.value,
+            encoding=encoding,
+            decimal=decimal.value,
             key=key,
             sequence=sequence,
             id=row_id,
             label_delay=label_delay,
             learner=(learner or (LearnerKind.single if tuned else LearnerKind.auto)).value,
             model=model,
-            prior_scale=1.0 if prior_scale is None else prior_scale,
-            fading=3e-4 if fading is None else fading,
+            prior_scale=prior_scale,
+            fading=fading,
+            past=past,
+            budget=budget.value,
             seed=seed,
             sample=sample,
             metrics_every=metrics_every,
@@ -177,7 +209,7 @@ def _prepare(
         raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA and --target to start")
     if checkpoint.exists(run) and not overwrite:
         raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
-    source = Source(find_files(data))
+    source = Source(find_files(data), encoding=settings.encoding)
     looked = look(settings, source)
 
     def begin() -> "tuple[Session, Source, list[Rows]]":
@@ -199,7 +231,7 @@ def _resumed(run: Path, settings: "Settings", data: list[str] | None) -> "tuple[
 
     session, warning = Session.resume(run, model=settings.model)
     if warning:
-        err.print(f"[yellow]{warning}[/]")
+        err.print(f"[yellow]{escape(warning)}[/]", markup=True)
     if settings.targets and settings != session.settings:
         changed = [name for name, value in vars(session.settings).items() if getattr(settings, name) != value]
         raise StreamError(
@@ -210,7 +242,7 @@ def _resumed(run: Path, settings: "Settings", data: list[str] | None) -> "tuple[
     if len(files) <= session.position.file and session.position.file:
         raise StreamError(f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given")
     session.files = files
-    return session, Source(files, session.position), []
+    return session, Source(files, session.position, session.settings.encoding), []
 
 
 @contextmanager
@@ -219,7 +251,7 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
     try:
         yield
     except error_type as error:
-        err.print(f"[red]error:[/] {error}", soft_wrap=True, markup=True)
+        err.print(f"[red]error:[/] {escape(printable(str(error)))}", soft_wrap=True, markup=True)
         raise typer.Exit(1) from error
 
 
@@ -270,13 +302,10 @@ def _describe(session: "Session") -> None:
     if schema.ignored:
         unused = ", ".join(f"{name} ({reason})" for name, reason in schema.ignored.items())
         err.print(f"ignored  {unused}", soft_wrap=True, markup=False)
-    err.print(
-        f"model    {session.settings.model}: {session.learner.model.size:,} parameters, {session.encoder.width} inputs",
-        markup=False,
-    )
-    filters = len(session.loop.members) - 1
-    chosen = f"prior scale {session.settings.prior_scale:g}, fading {session.settings.fading:g}"
-    err.print(f"learner  {f'{filters} filters, weighed by the data' if filters > 0 else f'one filter, {chosen}'}")
+    learner = session.learner
+    members = len(learner.member_names) - 1
+    what = "one filter" if learner.options.single else f"{members} filters, weighed by the data"
+    err.print(f"learner  {what}, {session.encoder.width} inputs, past {session.settings.options.past}", markup=False)
 
 
 def _result(session: "Session", files: list[str], seconds: float, rows: int, done: bool) -> dict[str, Any]:
@@ -295,10 +324,11 @@ def _result(session: "Session", files: list[str], seconds: float, rows: int, don
         "reasons": session.reasons,
         "targets": [part.summary() for part in session.metrics.parts],
         "model": session.settings.model,
-        "parameters": session.learner.model.size,
-        "keys": len(session.fleet.keys),
+        "parameters": session.learner.parameters,
+        "keys": len(session.learner.keys),
         "seconds": round(seconds, 3),
         "rows_per_second": round(rows / seconds, 1),
+        "warnings": session.warnings(),
     }
 
 
@@ -312,12 +342,16 @@ def _print(result: dict[str, Any]) -> None:
     for part in result["targets"]:
         table = Table(title=f"{part['target']}, {part['rows']:,} rows, each predicted first", title_justify="left")
         table.add_column("")
-        table.add_column("natkal", justify="right")
-        table.add_column("baseline", justify="right")
+        for name in ("natkal", BASELINES[bool("accuracy" in part)], "same as last"):
+            table.add_column(name, justify="right")
         for name, value in part.items():
-            if isinstance(value, float) and not name.startswith("baseline_"):
-                base = part.get(f"baseline_{name}")
-                table.add_row(name.replace("_", " "), f"{value:.4g}", "" if base is None else f"{base:.4g}")
+            if not isinstance(value, float) or name.startswith(("baseline_", "last_")) or name == "mean_squared_error":
+                continue
+            others = [part.get(f"{kind}{name}") for kind in ("baseline_", "last_")]
+            cells = ["" if other is None else f"{other:.4g}" for other in others]
+            table.add_row(name.replace("_", " "), f"{value:.4g}", *cells)
         out.print(table)
+    for warning in result["warnings"]:
+        err.print(f"warning: {warning}", soft_wrap=True, style="yellow")
     if "report" in result:
         out.print(f"report: {result['report']}", soft_wrap=True)

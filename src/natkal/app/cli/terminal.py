@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+# Text of the user's (column names, paths) may look like Rich's markup: it is read only where a call asks for it.
+out = Console(highlight=False, markup=False)
+err = Console(stderr=True, highlight=False, markup=False)
 
 
 class Report(Protocol):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from natkal.app.cli import user_model
 from natkal.app.cli.terminal import out, print_json, progress
@@ -177,11 +178,11 @@ def _table(rows: "Sequence[ClaimResult]", models: int) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for row in sorted(rows, key=lambda row: order.index(row.claim)):
-        cells = [f"{row.claim}, {row.setting}" if row.setting else row.claim]
+        cells: list[str | Text] = [f"{row.claim}, {row.setting}" if row.setting else row.claim]
         if models > 1:
             cells.append(row.model)
         cells += [f"{row.steps:,}", _number(row.params_deviation), _number(row.matrix_deviation)]
-        cells += [_number(row.tolerance), "[green]pass[/]" if row.passed else "[bold red]FAIL[/]"]
+        cells += [_number(row.tolerance), Text("pass", "green") if row.passed else Text("FAIL", "bold red")]
         table.add_row(*cells)
     return table
 
@@ -197,9 +198,9 @@ def _print_summary(rows: "Sequence[ClaimResult]", *, models: int, dtype: Precisi
     where = f"{models} models" if models > 1 else rows[0].model
     what = f"{len(rows)} checks on {where} in {dtype.value}, {seconds:.0f} s"
     if not failed:
-        out.print(f"[green]All passed:[/] {what}.")
+        out.print(f"[green]All passed:[/] {what}.", markup=True)
         return
-    out.print(f"[bold red]{len(failed)} failed[/] of {what}.")
+    out.print(f"[bold red]{len(failed)} failed[/] of {what}.", markup=True)
     for row in {row.claim: row for row in reversed(failed)}.values():
         models_failed = dict.fromkeys(other.model for other in failed if other.claim == row.claim)
         out.print(f"  {row.claim} ({row.statement}): {'; '.join(models_failed)}", markup=False)

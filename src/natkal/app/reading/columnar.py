@@ -7,9 +7,11 @@ import numpy as np
 
 from natkal.app.reading.number_blocks import plain_array
 from natkal.tabular.errors import StreamError
-from natkal.tabular.table import Column, Position, Rows
+from natkal.tabular.table import Column, Position, Rows, unnamed
 
 BATCH = 4096
+EXACT = 2**53
+"""Whole numbers up to here are exact as floats; a column with larger ones, ids perhaps, stays as it is."""
 
 
 def need_arrow(what: str) -> Any:
@@ -24,6 +26,8 @@ def need_arrow(what: str) -> Any:
 class ArrowRows:
     """Rows of one Parquet, Arrow or Feather file, `offset` rows in."""
 
+    open_columns = False
+
     def __init__(self, path: Path, number: int, offset: int = 0):
         need_arrow(str(path))
         import pyarrow.dataset
@@ -37,13 +41,12 @@ class ArrowRows:
             dataset = pyarrow.dataset.dataset(path, format=kind)
             self.schema = dataset.schema
             self._batches = dataset.to_batches(batch_size=BATCH, use_threads=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, NotImplementedError) as error:
             raise StreamError(f"{path}: cannot be read as {kind}: {error}") from error
-
-    @property
-    def names(self) -> list[str]:
-        """The columns."""
-        return list(self.schema.names)
+        self.names = [name or unnamed(position) for position, name in enumerate(self.schema.names, 1)]
+        twice = next((name for position, name in enumerate(self.names) if name in self.names[:position]), None)
+        if twice is not None:
+            raise StreamError(f"{path}: has the column {twice!r} twice")
 
     def read(self) -> Rows | None:
         """The next rows, or None at the end of the file."""
@@ -54,20 +57,27 @@ class ArrowRows:
                 continue
             part = batch.slice(first)
             start = self._done - part.num_rows
-            columns = {name: _column(part.column(name)) for name in part.schema.names}
+            columns = {name: _column(part.column(place)) for place, name in enumerate(self.names)}
             lines = np.arange(start + 1, self._done + 1, dtype=np.int64)
             return Rows(self._file, columns, lines, [], 0, Position(self._number, self._done, self._done + 1))
         return None
 
 
 def _column(array: Any) -> Column:
+    """An array where all are finite numbers that float64 holds exactly or rounds, otherwise a list of cells."""
+    import pyarrow
     import pyarrow.types as types
 
-    plain = types.is_floating(array.type) or types.is_integer(array.type)
-    if plain and array.null_count == 0:
-        values = plain_array(array).astype(np.float64)
+    whole = types.is_integer(array.type)
+    if (types.is_floating(array.type) or whole) and array.null_count == 0:
+        exact = plain_array(array)
+        if whole and len(exact) and (exact.max() > EXACT or exact.min() < -EXACT):
+            return array.to_pylist()
+        values = exact.astype(np.float64)
         if np.isfinite(values).all():
             return values
+    if types.is_timestamp(array.type) and array.type.unit == "ns":
+        array = array.cast(pyarrow.timestamp("us", tz=array.type.tz), safe=False)
     return array.to_pylist()
 
 

@@ -9,41 +9,13 @@ import numpy as np
 
 from natkal.app.reading.lines import LONGEST, LineBlock, LineReader
 from natkal.app.reading.number_blocks import read_numbers
-from natkal.tabular.errors import StreamError
-from natkal.tabular.table import Column, Position, Reject, Rows
-
-SHOWN = 200
-"""How much of a rejected row the reject file repeats."""
-
-
-def shown(text: str | bytes) -> str:
-    """The beginning of a row, for the reject file."""
-    return (text if isinstance(text, str) else text.decode("utf-8", "replace"))[:SHOWN]
-
-
-def read_header(line: bytes, file: str) -> tuple[list[str], str]:
-    """Column names and the delimiter, from the first line of a CSV file."""
-    try:
-        text = line.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise StreamError(f"{file}: the header is not UTF-8 text ({error.reason} at byte {error.start})") from error
-    delimiter = max(",;\t|", key=text.count)
-    try:
-        names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter, strict=True), [])]
-    except csv.Error as error:
-        raise StreamError(f"{file}: the header cannot be read: {error}") from error
-    for position, name in enumerate(names):
-        if not name:
-            raise StreamError(f"{file}: column {position + 1} of the header has no name")
-        if name in names[:position]:
-            raise StreamError(f"{file}: the header names the column {name!r} twice")
-    if not names:
-        raise StreamError(f"{file}: the first line is empty, a header with column names is needed")
-    return names, delimiter
+from natkal.tabular.table import Column, Position, Reject, Rows, shown
 
 
 class CsvRows:
     """Rows of one CSV file."""
+
+    open_columns = False
 
     def __init__(self, reader: LineReader, names: Sequence[str], delimiter: str, file: str, number: int):
         self._reader = reader
@@ -85,7 +57,11 @@ class CsvRows:
             line, taken = raw[at], 1
             if line.count(b'"') % 2:
                 closing = next((i for i in range(at + 1, len(raw)) if raw[i].count(b'"') % 2), None)
-                if closing is None and len(block.data) - used <= LONGEST and self._reader.put_back(block, used, at):
+                if (
+                    closing is None
+                    and len(block.data) - used <= LONGEST
+                    and self._reader.put_back(block, used, at, more=True)
+                ):
                     end -= len(block.data) - used
                     break
                 if closing is not None:
@@ -113,7 +89,7 @@ class CsvRows:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            return f"the row is not UTF-8 text ({error.reason} at byte {error.start})"
+            return f"the row is not UTF-8 text ({error.reason})"
         text = text.removesuffix("\n").removesuffix("\r")
         if '"' in text:
             if not self._quoting.fullmatch(text):

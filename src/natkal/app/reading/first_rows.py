@@ -3,27 +3,30 @@
 from typing import Any
 
 from natkal.app.reading.source import Source
-from natkal.tabular.errors import StreamError
+from natkal.app.settings import Settings
+from natkal.tabular.errors import StreamError, located
 from natkal.tabular.schema import Schema, infer
-from natkal.tabular.settings import Settings
 from natkal.tabular.table import Rows
 
 
 def look(settings: Settings, source: Source) -> tuple[Schema, list[Rows]]:
     """The schema of the first rows, and those rows, to be learned; the source then reads on in the background."""
     try:
-        first = _first(settings.sample, source)
-        schema = infer(
-            _joined(first, settings.sample),
-            settings.targets,
-            task=settings.task,
-            features=settings.features,
-            classes=settings.classes,
-            key=settings.key,
-            sequence=settings.sequence,
-            missing=settings.missing,
-            apart=[settings.id] if settings.id else [],
-        )
+        with located(lambda: f"the first rows of {source.files[0]}"):
+            first = _first(settings.sample, source)
+            schema = infer(
+                _joined(first, settings.sample),
+                settings.targets,
+                task=settings.task,
+                features=settings.features,
+                classes=settings.classes,
+                key=settings.key,
+                sequence=settings.sequence,
+                missing=settings.missing,
+                apart=[settings.id] if settings.id else [],
+                decimal=settings.decimal,
+                open_columns=source.open_columns,
+            )
     except StreamError:
         source.close()
         raise
@@ -41,7 +44,9 @@ def _first(sample: int, source: Source) -> list[Rows]:
         first.append(rows)
         count += len(rows)
     if not count:
-        raise StreamError("the data holds no row that can be read")
+        reject = next((rows.rejects[0] for rows in first if rows.rejects), None)
+        why = f"; {reject.file}, line {reject.line:,}: {reject.reason}" if reject else ""
+        raise StreamError(f"the data holds no row that can be read{why}")
     return first
 
 

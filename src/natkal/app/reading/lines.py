@@ -1,5 +1,6 @@
 """Bytes into whole lines, in bounded memory: a line of 100 MB costs its own length in reading and nothing to keep."""
 
+import codecs
 import gzip
 import zlib
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -70,17 +71,37 @@ class LineReader:
                 return self._take(len(self._rest)) if self._rest else None
             self._fill()
 
-    def put_back(self, block: LineBlock, used: int, lines: int) -> bool:
-        """Un-read the last block but for its first `used` bytes, which hold `lines` lines, and read more behind it.
+    def put_back(self, block: LineBlock, used: int, lines: int, *, more: bool) -> bool:
+        """Un-read the last block but for its first `used` bytes, which hold `lines` lines.
 
-        False, and nothing is changed, where the stream has no more.
+        With `more`, read on behind it first; False, and nothing is changed, where the stream has no more.
         """
-        if not self._fill():
+        if more and not self._fill():
             return False
         self._rest = block.data[used:] + self._rest
         self._offset -= len(block.data) - used
         self._line = block.line + lines
         return True
+
+    def peek(self) -> bytes:
+        """The bytes that come next, up to the first that is not blank and at least one read, without taking them."""
+        while not self._rest.strip() and len(self._rest) <= LONGEST and self._fill():
+            pass
+        return self._rest
+
+    def read_bytes(self) -> bytes:
+        """The bytes that come next, whatever lines they hold; empty at the end of the stream."""
+        if self._rest or self._fill():
+            data, self._rest = self._rest, b""
+            self._offset += len(data)
+            return data
+        return b""
+
+    def skip_mark(self) -> None:
+        """Leave out a byte order mark at the start of the text."""
+        if self._rest.startswith(codecs.BOM_UTF8):
+            self._rest = self._rest[len(codecs.BOM_UTF8) :]
+            self._offset += len(codecs.BOM_UTF8)
 
     def read_line(self) -> bytes:
         """The next line alone, with its end; empty at the end of the stream."""
@@ -88,12 +109,6 @@ class LineReader:
             pass
         size = self._rest.find(b"\n") + 1 or len(self._rest)
         return self._take(size).data
-
-    def unread_line(self, line: bytes) -> None:
-        """Put back what `read_line` gave."""
-        self._rest = line + self._rest
-        self._offset -= len(line)
-        self._line -= 1
 
     def skip_to(self, offset: int, line: int) -> None:
         """Go on from a later place, reached by reading (a compressed stream cannot jump) or by a jump where it can."""
@@ -119,6 +134,11 @@ class LineReader:
     def line(self) -> int:
         """The number of the next line."""
         return self._line
+
+    @property
+    def offset(self) -> int:
+        """How many bytes have been taken."""
+        return self._offset
 
     def _fill(self) -> bool:
         read = getattr(self._stream, "read1", self._stream.read)

@@ -8,13 +8,16 @@ from typing import Protocol, runtime_checkable
 
 import natkal.data
 from natkal.app.reading.columnar import ArrowRows, check_same_schema, need_arrow
-from natkal.app.reading.csv_rows import CsvRows, read_header
+from natkal.app.reading.csv_header import read_header
+from natkal.app.reading.csv_rows import CsvRows
+from natkal.app.reading.json_array import JsonArrayRows
 from natkal.app.reading.json_rows import JsonRows
 from natkal.app.reading.lines import ByteStream, LineReader
 from natkal.app.reading.pipe import Pipe
 from natkal.app.reading.read_ahead import Ahead
-from natkal.tabular.errors import StreamError
-from natkal.tabular.table import Position, Rows
+from natkal.app.reading.text_encoding import UTF8, Transcoded, check_encoding, check_utf8
+from natkal.tabular.errors import StreamError, located
+from natkal.tabular.table import Position, Rows, printable
 
 TEXT = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 COLUMNAR = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
@@ -24,7 +27,9 @@ STREAMS = Path(natkal.data.__file__).parent
 
 @runtime_checkable
 class RowReader(Protocol):
-    """Rows of one file, some at a time."""
+    """Rows of one file, some at a time. `open_columns`: whether later rows may have other columns."""
+
+    open_columns: bool
 
     def read(self) -> Rows | None:
         """The next rows, or None at the end."""
@@ -79,10 +84,19 @@ def kind_of(path: Path) -> str | None:
 
 
 class Source:
-    """The rows of all files in order. `position` is where to begin, the start unless a checkpoint says otherwise."""
+    """The rows of all files in order, as text of this encoding where they are text.
 
-    def __init__(self, files: Sequence[str], position: Position = Position(0, 0, 1)):  # noqa: B008
+    `position` is where to begin: the start, unless a checkpoint says otherwise.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        position: Position = Position(0, 0, 1),  # noqa: B008
+        encoding: str = UTF8,
+    ):
         self.files = list(files)
+        self._encoding = check_encoding(encoding)
         self._position = position
         self._given = position
         self._numeric: Sequence[str] = ()
@@ -91,8 +105,12 @@ class Source:
         self._stream: ByteStream | None = None
         self.stop: Callable[[], bool] = lambda: False
         """Whether to give up waiting for standard input."""
+        self.columns: list[str] | None = None
+        """The columns of the first file, where its header or schema names them."""
+        self.open_columns = False
+        """Whether other columns may appear later; on standard input, known once a row was read."""
         plain = all(Path(name).is_file() and Path(name).suffix.lower() in TEXT for name in files)
-        self._sizes = [Path(name).stat().st_size for name in files] if plain else []
+        self._sizes = [Path(name).stat().st_size for name in files] if plain and self._encoding == UTF8 else []
         self._check()
 
     def share(self) -> float | None:
@@ -121,15 +139,19 @@ class Source:
 
     def _read(self) -> Rows | None:
         while self._position.file < len(self.files):
-            if self._reader is None:
-                self._reader = self._open(self._position)
-            rows = self._reader.read()
+            with located(self._where):
+                if self._reader is None:
+                    self._reader = self._open(self._position)
+                rows = self._reader.read()
             if rows is not None:
                 self._position = rows.position
                 return rows
             self._let_go()
             self._position = Position(self._position.file + 1, 0, 1)
         return None
+
+    def _where(self) -> str:
+        return f"{printable(self.files[self._position.file])}: cannot be read behind line {self._position.line:,}"
 
     def close(self) -> None:
         """Read no more."""
@@ -144,48 +166,62 @@ class Source:
         self._stream, self._reader = None, None
 
     def _open(self, position: Position) -> RowReader:
-        name = self.files[position.file]
-        path = Path(name)
+        path = Path(self.files[position.file])
+        name = printable(str(path)) if str(path) != STDIN else STDIN
         if kind_of(path) == "columnar":
             return ArrowRows(path, position.file, position.offset)
         live = name == STDIN
-        stream = Pipe(lambda: self.stop()) if live else open_text(path)
-        self._stream = stream
-        reader = LineReader(stream, name)
+        self._stream = Pipe(lambda: self.stop()) if live else open_text(path)
+        reader, head = self._text(self._stream, name)
         kind = kind_of(path)
-        first = reader.read_line()
-        if kind == "csv" or (kind is None and not first.lstrip().startswith(b"{")):
-            names, delimiter = read_header(first, name)
-            rows: RowReader = CsvRows(reader, names, delimiter, name, position.file)
+        rows: RowReader
+        if kind == "csv" or (kind is None and head[:1] not in (b"{", b"[")):
+            names, delimiter = read_header(reader, name)
+            rows = CsvRows(reader, names, delimiter, name, position.file)
             rows.numeric = self._numeric
+        elif head.startswith(b"[") or head.partition(b"\n")[0].strip() == b"{":
+            rows = JsonArrayRows(reader, name, position.file)
         else:
-            reader.unread_line(first)
             rows = JsonRows(reader, name, position.file)
+        self.open_columns = self.open_columns or rows.open_columns
         if position.offset and not live:
             reader.skip_to(position.offset, position.line)
         elif position.offset:
             reader.stand_at(position.offset, position.line)
         return rows
 
+    def _text(self, stream: ByteStream, name: str) -> tuple[LineReader, bytes]:
+        """A reader of UTF-8 text behind a byte order mark, and its first bytes that are not blank."""
+        reader = LineReader(stream if self._encoding == UTF8 else Transcoded(stream, self._encoding), name)
+        if self._encoding == UTF8:
+            check_utf8(reader.peek(), name)
+        reader.peek()
+        reader.skip_mark()
+        return reader, reader.peek().lstrip()
+
     def _check(self) -> None:
         """Read every file's header or schema, so that a wrong one stops the run before the first row."""
         arrow: ArrowRows | None = None
-        header: list[str] | None = None
-        for number, name in enumerate(self.files):
-            path = Path(name)
-            if name == STDIN or not path.is_file():
+        for number, file in enumerate(self.files):
+            path, name = Path(file), printable(file)
+            if file == STDIN or not path.is_file():
                 continue
-            if kind_of(path) == "columnar":
-                rows = ArrowRows(path, number)
-                arrow = arrow or rows
-                check_same_schema(arrow, rows)
-            elif kind_of(path) == "csv":
-                with contextlib.closing(open_text(path)) as stream:
-                    names, _ = read_header(LineReader(stream, name).read_line(), name)
-                header = header or names
-                missing = [column for column in header if column not in names]
-                if missing:
-                    raise StreamError(f"{name}: has no column {missing[0]!r}, which {self.files[0]} has")
+            kind = kind_of(path)
+            with located(lambda name=name: f"{name}: cannot be read"):
+                if kind == "columnar":
+                    rows = ArrowRows(path, number)
+                    arrow = arrow or rows
+                    check_same_schema(arrow, rows)
+                    self.columns = self.columns or rows.names
+                elif kind == "csv":
+                    with contextlib.closing(open_text(path)) as stream:
+                        names, _ = read_header(self._text(stream, name)[0], name)
+                    self.columns = self.columns or names
+                    missing = [column for column in self.columns if column not in names]
+                    if missing:
+                        raise StreamError(f"{name}: has no column {missing[0]!r}, which {printable(self.files[0])} has")
+                else:
+                    self.open_columns = True
 
 
 def open_text(path: Path) -> ByteStream:

@@ -8,7 +8,7 @@ from natkal.app.session import checkpoint
 from natkal.app.session.outputs import Appender
 from natkal.app.session.predictions import PredictionFormat
 from natkal.app.session.session import Session
-from natkal.app.session.settings import Counts
+from natkal.app.settings import Counts
 from natkal.tabular.errors import StreamError
 
 

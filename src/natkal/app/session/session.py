@@ -15,7 +15,7 @@ from natkal.app.session import checkpoint, snapshot
 from natkal.app.session.metrics import RECENT, Metrics, record
 from natkal.app.session.outputs import Appender
 from natkal.app.session.predictions import PredictionFormat
-from natkal.app.session.settings import Counts, Settings
+from natkal.app.settings import Counts, Settings
 from natkal.tabular.errors import Stopped, StreamError
 from natkal.tabular.features import Encoded, Encoder
 from natkal.tabular.loop import Pending, Row

@@ -11,7 +11,7 @@ import numpy as np
 
 import natkal
 from natkal.app.session.metrics import COLUMNS, Metrics
-from natkal.app.session.settings import Counts, Settings
+from natkal.app.settings import Counts, Settings
 from natkal.drivers.storage import StorageError, check_arrays
 from natkal.tabular.errors import CheckpointError, StreamError
 from natkal.tabular.features import Encoder

@@ -14,6 +14,8 @@ class Settings:
     features: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     missing: str = "impute"
+    encoding: str = "utf-8"
+    decimal: str = "auto"
     key: str | None = None
     sequence: str | None = None
     id: str | None = None
