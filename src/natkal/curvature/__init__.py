@@ -1,11 +1,11 @@
 """What is known about the parameters."""
 
-from natkal.curvature.base import Curvature, Prior, Response, Update, chosen
+from natkal.curvature.base import Curvature, Prior, Response, Solved, Update, chosen
 from natkal.curvature.blocks import Blocks, blocks
 from natkal.curvature.dense import Dense, dense
 from natkal.curvature.diagonal import Diagonal, diagonal
 from natkal.curvature.information import Information, information
-from natkal.curvature.innovation import attenuated, correction
+from natkal.curvature.innovation import attenuated, correction, solved
 from natkal.curvature.kronecker import Kronecker, kronecker
 from natkal.curvature.low_rank import LowRank, low_rank
 from natkal.curvature.mixed import Frozen, Mixed, frozen, last_layer, mixed
@@ -25,6 +25,7 @@ __all__ = [
     "Prior",
     "QuasiDiagonal",
     "Response",
+    "Solved",
     "SquareRoot",
     "Update",
     "attenuated",
@@ -40,5 +41,6 @@ __all__ = [
     "low_rank",
     "mixed",
     "quasi_diagonal",
+    "solved",
     "square_root",
 ]

@@ -28,11 +28,27 @@ class Prior(NamedTuple):
         return sum(math.prod(shape) for _, shape in self.layout)
 
 
+class Solved(NamedTuple):
+    """The m x m algebra of one observation, with S = I + F' G F = L L'.
+
+    `root` is L, `change` is L^-1 F', `weights` is (I + F F' G)^-1 push: P_new rows' push = P rows' weights.
+    """
+
+    root: Float[Array, "r r"]
+    change: Float[Array, "r m"]
+    weights: Float[Array, " m"]
+
+
 class Response(NamedTuple):
-    """What one observation says, along its rows: its Fisher matrix `V V'`, V = rows' factor, and its push e."""
+    """What one observation says, along its rows: its Fisher matrix `V V'`, V = rows' factor, and its push e.
+
+    `solved` is there where the answer needed the solution for the gram matrix it was asked with: it is linear in the
+    push, so a step that is scaled down is not solved for again.
+    """
 
     factor: Float[Array, "m r"]
     push: Float[Array, " m"]
+    solved: Solved | None = None
 
 
 class Update(NamedTuple):

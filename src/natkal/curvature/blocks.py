@@ -7,8 +7,10 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from natkal import linalg
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
+from natkal.curvature.prior import prior_root
 from natkal.curvature.projected import Look, Projected, combine, inner_products, needs_prior, precision, squares
 from natkal.curvature.units import Layers, Layout, Piece, find_layers, merge, starts
 from natkal.rows import Outer, Rows
@@ -39,8 +41,7 @@ class Blocks(Projected[BlocksState]):
         roots = None
         if prior.kept is not None:
             # Lambda_0 = R R' with R = C'^-1, C C' = Sigma_0
-            lowers = [jnp.linalg.cholesky(block) for block in self._covs(groups, prior.kept)]
-            roots = tuple(jnp.swapaxes(_inverse_lower(lower), 1, 2) for lower in lowers)
+            roots = tuple(jnp.swapaxes(jax.vmap(prior_root)(block), 1, 2) for block in self._covs(groups, prior.kept))
         return BlocksState(covs=covs, prior=roots, groups=groups)
 
     def _covs(self, groups: Layers, cov: Array) -> tuple[Array, ...]:
@@ -109,7 +110,7 @@ class Blocks(Projected[BlocksState]):
         """One draw from N(0, P)."""
         keys = jax.random.split(key, len(state.covs))
         parts = [
-            jnp.einsum("uij,uj->iu", jnp.linalg.cholesky(cov), jax.random.normal(key, cov.shape[:2], cov.dtype))[None]
+            jnp.einsum("uij,uj->iu", _roots(cov), jax.random.normal(key, cov.shape[:2], cov.dtype))[None]
             for key, cov in zip(keys, state.covs, strict=True)
         ]
         return state.groups.join(parts)[0]
@@ -205,9 +206,8 @@ def _diagonal_blocks(groups: Layers, matrix: Float[Array, "p p"]) -> tuple[Float
     return tuple(blocks)
 
 
-def _inverse_lower(lower: Float[Array, "blocks n n"]) -> Float[Array, "blocks n n"]:
-    identity = jnp.broadcast_to(jnp.eye(lower.shape[-1], dtype=lower.dtype), lower.shape)
-    return jax.scipy.linalg.solve_triangular(lower, identity, lower=True)
+def _roots(covs: Float[Array, "blocks n n"]) -> Float[Array, "blocks n n"]:
+    return jax.vmap(lambda cov: linalg.cholesky(cov).triangle())(covs)
 
 
 def blocks(*, by: By = "neuron", decoupled: bool = False) -> Blocks:

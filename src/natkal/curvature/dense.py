@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from natkal import linalg
 from natkal.curvature.base import Prior, Response, Update
-from natkal.curvature.innovation import attenuated, correction
+from natkal.curvature.innovation import conditioned
 from natkal.curvature.kernels import KERNELS, Immediate, Kernel, best, size_of
 from natkal.curvature.prior import KeptPrior, keep_prior, renew, respond_with_prior, with_prior_rows
 from natkal.typing import Array, Float
@@ -63,13 +64,13 @@ class Dense:
         settled, images, before = kernel.advance(state.cov, stacked if held is None else stacked * held[None])
         images = images if held is None else images * held[None]
         gram = before / keep
-        factor, push = respond_with_prior(renewal, gram, respond, offset)
-        down = correction(gram, factor) @ images / keep
+        solved = conditioned(respond_with_prior(renewal, gram, respond, offset), gram)
+        down = solved.change @ images / keep
         settled = settled if len(down) <= len(stacked) else kernel.settle(settled, len(down))
         learned = kernel.learn(settled, down, keep, held)
         return Update(
             state=state._replace(cov=learned.store, prior=state.prior if renewal is None else renewal.state),
-            step=attenuated(gram, factor, push) @ images / keep,
+            step=solved.weights @ images / keep,
             gram=before[-len(rows) :, -len(rows) :],
             declined=state._replace(cov=learned.declined),
         )
@@ -109,7 +110,7 @@ class Dense:
     def sample(self, state: DenseState, key: Array) -> Float[Array, " p"]:
         """One draw from N(0, P)."""
         cov = self.to_dense(state)
-        return jnp.linalg.cholesky(cov) @ jax.random.normal(key, cov.shape[:1], cov.dtype)
+        return linalg.cholesky(cov).triangle() @ jax.random.normal(key, cov.shape[:1], cov.dtype)
 
 
 def check_directions(prior_directions: int) -> None:

@@ -1,67 +1,54 @@
 """The small algebra of one observation, in the m coordinates of its rows: the only matrices that are ever factored."""
 
-import jax
 import jax.numpy as jnp
 
+from natkal import linalg
+from natkal.curvature.base import Response, Solved
 from natkal.typing import Array, Float
 
-UNROLLED = 6
-"""Matrices up to this size are factored and solved in plain arithmetic: calling LAPACK takes longer than its work, and
-keeps a loop over a small model from being compiled as one function."""
 
-
-def innovation_root(gram: Float[Array, "m m"], factor: Float[Array, "m r"]) -> Float[Array, "r r"]:
+def innovation(gram: Float[Array, "m m"], factor: Float[Array, "m r"]) -> linalg.Factor:
     """L with L L' = S = I + F' G F, whose eigenvalues are at least 1."""
-    innovation = jnp.eye(factor.shape[1], dtype=gram.dtype) + factor.T @ gram @ factor
-    if len(innovation) > UNROLLED:
-        return jnp.linalg.cholesky(innovation)
-    columns, rest = [], innovation
-    while len(rest):
-        column = rest[:, 0] / jnp.sqrt(rest[0, 0])
-        columns.append(jnp.pad(column, (len(innovation) - len(rest), 0)))
-        rest = rest[1:, 1:] - column[1:, None] * column[None, 1:]
-    return jnp.stack(columns, axis=1)
-
-
-def lower_solve(lower: Float[Array, "r r"], right: Float[Array, "r m"]) -> Float[Array, "r m"]:
-    """L^-1 right, by inverting the r x r factor alone (a triangular solve over p columns is far slower)."""
-    if len(lower) > UNROLLED:
-        identity = jnp.eye(len(lower), dtype=lower.dtype)
-        return jax.scipy.linalg.solve_triangular(lower, identity, lower=True) @ right
-    solved = []
-    for row, value in zip(lower, right, strict=True):
-        known = sum((row[j] * solved[j] for j in range(len(solved))), jnp.zeros_like(value))
-        solved.append((value - known) / row[len(solved)])
-    return jnp.stack(solved)
+    return linalg.cholesky(jnp.eye(factor.shape[1], dtype=gram.dtype) + factor.T @ gram @ factor)
 
 
 def correction(gram: Float[Array, "m m"], factor: Float[Array, "m r"]) -> Float[Array, "r m"]:
     """`L^-1 F'` with `L L' = S`: then `P <- P - U'U` for `U = L^-1 F' rows P`."""
-    return lower_solve(innovation_root(gram, factor), factor.T)
+    return innovation(gram, factor).whiten(factor.T)
 
 
 def attenuated(gram: Float[Array, "m m"], factor: Float[Array, "m r"], push: Float[Array, " m"]) -> Float[Array, " m"]:
-    """x = (I + F F' G)^-1 push, so that P_new rows' push = P rows' x.
+    """x = (I + F F' G)^-1 push, so that P_new rows' push = P rows' x."""
+    return solved(gram, factor, push).weights
 
-    Solved for, not written as the difference `push - F S^-1 F' G push`, which cancels where G is large.
+
+def solved(gram: Float[Array, "m m"], factor: Float[Array, "m r"], push: Float[Array, " m"]) -> Solved:
+    """L, L^-1 F' and x = (I + F F' G)^-1 push, from one factorisation of S.
+
+    `push - F S^-1 F' G push` would cancel where G is large. So push is split into F a + q, a by least squares, and
+
+        x = q + F S^-1 (a - F' G q)
+
+    whatever a is. As q is orthogonal to F, the two terms do not cancel, and a needs no more than a few right digits.
+    What rounding leaves of the push is solved for once more in the same way.
     """
-    system = jnp.eye(len(gram), dtype=gram.dtype) + factor @ (factor.T @ gram)
-    return solve(system, push)
+    root = innovation(gram, factor)
+    if len(gram) <= linalg.UNROLLED:
+        system = jnp.eye(len(gram), dtype=gram.dtype) + factor @ (factor.T @ gram)
+        weights = linalg.pivoted_solve(system, push)
+    else:
+        least = linalg.semidefinite(factor.T @ factor)
+
+        def solve(push: Float[Array, " m"]) -> Float[Array, " m"]:
+            along = least.unwhiten(least.whiten(factor.T @ push))
+            rest = push - factor @ along
+            return rest + factor @ root.unwhiten(root.whiten(along - factor.T @ (gram @ rest)))
+
+        first = solve(push)
+        weights = first + solve(push - first - factor @ (factor.T @ (gram @ first)))
+    return Solved(root=root.triangle(), change=root.whiten(factor.T), weights=weights)
 
 
-def solve(system: Float[Array, "m m"], right: Float[Array, " m"]) -> Float[Array, " m"]:
-    """`system^-1 right`; small ones by elimination with row exchanges, since a leading minor may vanish."""
-    if len(system) > UNROLLED:
-        return jnp.linalg.solve(system, right)
-    rows, rest = [], jnp.concatenate([system, right[:, None]], axis=1)
-    while len(rest):
-        largest = jnp.argmax(jnp.abs(rest[:, 0]))
-        row = rest[largest]
-        rows.append(row)
-        others = rest.at[largest].set(rest[0])[1:]
-        rest = others[:, 1:] - others[:, :1] / row[0] * row[None, 1:]
-    solved = jnp.zeros(0, right.dtype)
-    for row in reversed(rows):
-        value = (row[-1] - jnp.sum(row[1:-1] * solved)) / row[0]
-        solved = jnp.concatenate([value[None], solved])
-    return solved
+def conditioned(answer: Response, gram: Float[Array, "m m"]) -> Solved:
+    """What the answer asks of the m x m algebra, unless whoever answered has solved it already."""
+    return solved(gram, answer.factor, answer.push) if answer.solved is None else answer.solved

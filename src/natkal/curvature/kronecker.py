@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from natkal import linalg
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
 from natkal.curvature.projected import (
@@ -14,13 +15,13 @@ from natkal.curvature.projected import (
     Projected,
     combine,
     inner_products,
-    inverse,
     needs_prior,
     outer_products,
     precision,
     squares,
 )
 from natkal.curvature.units import Layers, find_layers
+from natkal.linalg import inverse
 from natkal.rows import Outer, Rows
 from natkal.typing import Array, Bool, Float
 
@@ -153,7 +154,7 @@ class Kronecker(Projected[KroneckerState]):
         parts = []
         for own, key_layer in zip(state.factors, jax.random.split(key, len(state.factors)), strict=True):
             noise = jax.random.normal(key_layer, (len(own.left), len(own.right)), own.left.dtype)
-            both = jnp.linalg.cholesky(own.left) @ noise @ jnp.linalg.cholesky(own.right).T
+            both = linalg.cholesky(own.left).triangle() @ noise @ linalg.cholesky(own.right).triangle().T
             parts.append((both * jnp.sqrt(own.trace / own.scale))[None])
         return state.layers.join(parts)[0]
 
@@ -300,8 +301,7 @@ def _corrected(
     weight: Float[Array, "m m"],
 ) -> Float[Array, "n n"]:
     """(scale M + rows' weight rows)^-1, given M^-1 and images = rows M^-1."""
-    values, vectors = jnp.linalg.eigh(weight)
-    root = vectors * jnp.sqrt(jnp.maximum(values, 0))[None, :]
+    root = linalg.semidefinite(weight).triangle()
     turned = correction(images @ rows.T / scale, root) @ images / scale
     return inverse / scale - outer_products(turned, turned)
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
-from natkal.curvature.projected import Look, Projected, diagonal_of, inverse, needs_prior, precision
+from natkal.curvature.projected import Look, Projected, diagonal_of, needs_prior, precision
+from natkal.linalg import eigenvectors, inverse
 from natkal.rows import Rows, dense_rows
 from natkal.typing import Array, Float
 
@@ -84,9 +85,9 @@ class LowRank(Projected[LowRankState]):
         mix = jnp.block(
             [[jnp.eye(rank, dtype=factor.dtype), corner], [jnp.zeros((len(rows), rank), factor.dtype), factor]]
         )
-        _, turn = jnp.linalg.eigh(mix.T @ look.images.stacked @ mix)
+        turn = eigenvectors(mix.T @ look.images.stacked @ mix)
         turned = (mix @ turn).T @ jnp.concatenate([state.directions, dense_rows(rows)])
-        dropped, directions = turned[: factor.shape[1]], turned[factor.shape[1] :]
+        directions, dropped = turned[:rank], turned[rank:]
         return LowRankState(
             diagonal=state.diagonal + jnp.sum(dropped**2, axis=0), directions=directions, prior=state.prior
         )

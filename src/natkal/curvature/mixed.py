@@ -157,7 +157,7 @@ class Mixed:
             for part in range(count)
         ]
         gram = sum(grams[1:], grams[0])
-        factor, push = respond(gram)
+        factor, push, _ = respond(gram)
         drifts = [own @ alone.step for own, alone in zip(part_rows, forgotten, strict=True)]
         weights = attenuated(gram, factor, push - factor @ (factor.T @ sum(drifts[1:], drifts[0])))
         updates = [

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
+from natkal import linalg
 from natkal.curvature.base import Prior, Response
 from natkal.curvature.innovation import correction
 from natkal.typing import Array, Float, Int
@@ -35,8 +35,7 @@ def prior_root(cov: Float[Array, " p"] | Float[Array, "p p"]) -> Float[Array, " 
     """The directions of cov^-1 = sum_i l_i l_i': 1 / sd for variances, the rows of C^-1 (C C' = cov) for a matrix."""
     if cov.ndim == 1:
         return 1 / jnp.sqrt(cov)
-    lower = jnp.linalg.cholesky(cov)
-    return jax.scipy.linalg.solve_triangular(lower, jnp.eye(len(lower), dtype=lower.dtype), lower=True)
+    return linalg.cholesky(cov).whiten(jnp.eye(len(cov), dtype=cov.dtype))
 
 
 def keep_prior(prior: Prior) -> KeptPrior | None:

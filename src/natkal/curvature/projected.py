@@ -6,11 +6,11 @@ import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior, Response, Update
-from natkal.curvature.innovation import attenuated, correction
+from natkal.curvature.innovation import conditioned, solved
+from natkal.linalg import inverse
 from natkal.rows import Outer, Rows
 from natkal.typing import Array, Float
 
@@ -89,19 +89,20 @@ class Projected(abc.ABC, Generic[S]):
         """Condition on the observation exactly, then project."""
         predicted = self.fade(state, keep, restore)
         look = self.look(predicted, rows)
-        factor, push = respond(look.gram)
-        change = correction(look.gram, factor)
+        answer = respond(look.gram)
+        factor = answer.factor
         if restore is None or offset is None:
+            found = conditioned(answer, look.gram)
             return Update(
-                state=self.absorb(predicted, rows, look, factor, change),
-                step=self.move(predicted, rows, look.images, attenuated(look.gram, factor, push)),
+                state=self.absorb(predicted, rows, look, factor, found.change),
+                step=self.move(predicted, rows, look.images, found.weights),
                 gram=keep * look.gram,
             )
         drift = self.solve(predicted, -restore * self.prior_product(state, offset))
-        weights = attenuated(look.gram, factor, push - factor @ (factor.T @ (rows @ drift)))
+        found = solved(look.gram, factor, answer.push - factor @ (factor.T @ (rows @ drift)))
         return Update(
-            state=self.absorb(predicted, rows, look, factor, change),
-            step=drift + self.move(predicted, rows, look.images, weights),
+            state=self.absorb(predicted, rows, look, factor, found.change),
+            step=drift + self.move(predicted, rows, look.images, found.weights),
             gram=self.quadratic(state, rows),
         )
 
@@ -164,13 +165,6 @@ def needs_prior(prior: Prior, name: str) -> Float[Array, " p"] | Float[Array, "p
 def precision(cov: Float[Array, " p"] | Float[Array, "p p"]) -> Float[Array, " p"] | Float[Array, "p p"]:
     """Lambda_0 in the form P_0 came in: variances or a matrix."""
     return 1 / cov if cov.ndim == 1 else inverse(cov)
-
-
-def inverse(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """Of a positive definite matrix, symmetric to the last bit."""
-    identity = jnp.eye(len(matrix), dtype=matrix.dtype)
-    root = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(matrix), identity, lower=True)
-    return root.T @ root
 
 
 def diagonal_of(matrix: Float[Array, " p"] | Float[Array, "p p"]) -> Float[Array, " p"]:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from natkal import linalg
 from natkal.curvature.base import Prior, Response, Update
 from natkal.curvature.dense import check_directions
-from natkal.curvature.innovation import attenuated, innovation_root, lower_solve
+from natkal.curvature.innovation import conditioned
 from natkal.curvature.kernels import RootKernel, best_root, size_of
 from natkal.curvature.prior import KeptPrior, keep_prior, renew, respond_with_prior, with_prior_rows
 from natkal.typing import Array, Float
@@ -38,7 +39,7 @@ class SquareRoot:
         """A root of P_0."""
         if prior.cov is None:
             raise ValueError("prior_cov: square-root curvature needs a prior covariance, got None (a diffuse start)")
-        root = jnp.diag(jnp.sqrt(prior.cov)) if prior.cov.ndim == 1 else jnp.linalg.cholesky(prior.cov)
+        root = jnp.diag(jnp.sqrt(prior.cov)) if prior.cov.ndim == 1 else linalg.cholesky(prior.cov).triangle()
         return SquareRootState(root=self.kernel_for(len(root)).start(root), prior=keep_prior(prior))
 
     def update(
@@ -58,17 +59,17 @@ class SquareRoot:
         shadows = kernel.forward(settled, stacked)
         before = shadows @ shadows.T
         gram = before / keep
-        factor, push = respond_with_prior(renewal, gram, respond, offset)
+        answer = respond_with_prior(renewal, gram, respond, offset)
+        solved = conditioned(answer, gram)
         images = kernel.back(settled, shadows) / keep
-        lower = innovation_root(gram, factor)
-        identity = jnp.eye(len(lower), dtype=lower.dtype)
-        left = lower_solve(lower, factor.T @ images)
-        right = lower_solve(identity + lower, factor.T @ shadows) / jnp.sqrt(keep)
+        left = solved.change @ images
+        shifted = jnp.eye(len(solved.root), dtype=gram.dtype) + solved.root
+        right = linalg.triangular(shifted).whiten(answer.factor.T) @ shadows / jnp.sqrt(keep)
         roomy = settled if len(left) <= len(stacked) else kernel.settle(settled, len(left))
         learned = kernel.learn(roomy, left, right, keep)
         return Update(
             state=SquareRootState(root=learned.store, prior=state.prior if renewal is None else renewal.state),
-            step=attenuated(gram, factor, push) @ images,
+            step=solved.weights @ images,
             gram=before[-len(rows) :, -len(rows) :],
             declined=SquareRootState(root=learned.declined, prior=state.prior),
         )
@@ -79,9 +80,8 @@ class SquareRoot:
         """A root of F P F' + Q: the triangular factor of [F Z, Q^1/2]."""
         moved = jacobian @ self._root(state)
         if noise is not None:
-            values, vectors = jnp.linalg.eigh(noise)
-            added = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
-            moved = jnp.linalg.qr(jnp.concatenate([moved, added], axis=1).T, mode="r").T
+            added = linalg.semidefinite(noise).triangle()
+            moved = linalg.triangular_root(jnp.concatenate([moved, added], axis=1).T).T
         return SquareRootState(root=self.kernel_for(len(moved)).start(moved), prior=state.prior)
 
     def solve(self, state: SquareRootState, vector: Float[Array, " p"]) -> Float[Array, " p"]:

@@ -1,8 +1,6 @@
 """An output that is uncertain even when theta is known: what that leaves of an observation."""
 
-import jax
-import jax.numpy as jnp
-
+from natkal.curvature import correction
 from natkal.typing import Array, Float
 
 
@@ -21,6 +19,5 @@ def blurred(
     """
     if spread is None:
         return factor, score
-    lower = jnp.linalg.cholesky(jnp.eye(factor.shape[1], dtype=factor.dtype) + factor.T @ spread @ factor)
-    narrowed = jax.scipy.linalg.solve_triangular(lower, factor.T, lower=True).T
+    narrowed = correction(spread, factor).T
     return narrowed, score - narrowed @ (narrowed.T @ (spread @ score))

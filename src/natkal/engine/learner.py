@@ -263,8 +263,8 @@ class KalmanLearner:
             offset = ravel(state.params) - ravel(state.prior_params)
 
         def respond(gram: Float[Array, "k k"]) -> Response:
-            answer = self.control.respond(look.seen, gram, self.model.outputs, look.around.raw, target)
-            return Response(factor=jnp.sqrt(rate.weight * weight) * answer.factor, push=weight * answer.push)
+            raw = look.around.raw
+            return self.control.respond(look.seen, gram, self.model.outputs, raw, target, rate.weight, weight)
 
         return self.curvature.update(
             state.curvature, look.seen.rows, respond, keep=rate.keep, restore=restore, offset=offset

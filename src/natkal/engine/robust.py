@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from natkal import linalg
 from natkal.typing import Array, Float, Int
 
 TYPICAL_ROWS = 200.0
@@ -67,9 +68,17 @@ def robust(*, threshold: float = 5.0, release: int = 5, adaptive: bool = False) 
 
 
 def surprise(score: Float[Array, " k"], factor: Float[Array, "k r"], gram: Float[Array, "k k"]) -> Float[Array, ""]:
-    """The normalised innovation squared per dimension, s' (F + F G F)^+ s / rank: about 1 where all is as expected."""
+    """The normalised innovation squared per dimension, s' M^+ s / rank with M = F + F G F: about 1 where all is well.
+
+    Taken as s' (M + d I)^-1 s, d a hundred times the rounding of M: s has no part in M's null space, so d hardly counts
+    there. The rank is the whole number next to sum_i m_i / (m_i + d) = k - d tr (M + d I)^-1, m_i the eigenvalues.
+    """
     fisher = factor @ factor.T
-    values, vectors = jnp.linalg.eigh(fisher + fisher @ gram @ fisher)
-    kept = values > jnp.finfo(values.dtype).eps * len(values) * jnp.max(values)
-    along = jnp.square(vectors.T @ score) / jnp.where(kept, values, 1.0)
-    return jnp.sum(jnp.where(kept, along, 0.0)) / jnp.maximum(jnp.sum(kept), 1)
+    size = len(score)
+    spread = fisher + fisher @ gram @ fisher
+    info = jnp.finfo(spread.dtype)
+    floor = jnp.maximum(100 * size * info.eps * jnp.max(jnp.diagonal(spread)), info.tiny)
+    identity = jnp.eye(size, dtype=spread.dtype)
+    root = linalg.cholesky(spread + floor * identity)
+    rank = jnp.round(size - floor * jnp.sum(jnp.square(root.whiten(identity))))
+    return jnp.sum(jnp.square(root.whiten(score))) / jnp.maximum(rank, 1.0)

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
-from natkal.curvature import Response, attenuated
+from natkal.curvature import Response, attenuated, solved
 from natkal.families.base import Event, Family
 from natkal.models import Rows
 from natkal.typing import Array, Bool, Float
@@ -36,15 +37,24 @@ class StepControl:
     relinearize: int
 
     def respond(
-        self, seen: Seen, gram: Float[Array, "m m"], outputs: Family, raw: Float[Array, " k"], y: Event
+        self,
+        seen: Seen,
+        gram: Float[Array, "m m"],
+        outputs: Family,
+        raw: Float[Array, " k"],
+        y: Event,
+        rate: ArrayLike = 1.0,
+        weight: ArrayLike = 1.0,
     ) -> Response:
-        """What the observation says, given how uncertain its raw output is."""
+        """What the observation says, given how uncertain its raw output is.
+
+        Its log-likelihood counts `weight` times, its Fisher matrix `rate` times as much again.
+        """
         answer = Response(factor=seen.factor, push=seen.score)
         if self.newton:
             answer = exact_likelihood(answer, gram, outputs, raw, y, self.newton)
-        if self.cap is not None:
-            answer = capped(answer, gram, seen, self.cap)
-        return answer
+        answer = Response(factor=jnp.sqrt(rate * weight) * answer.factor, push=weight * answer.push)
+        return answer if self.cap is None else capped(answer, gram, seen, self.cap)
 
 
 def step_control(*, cap: float | None = 3.0, newton: int = 0, relinearize: int = 0) -> StepControl:
@@ -70,11 +80,14 @@ def displacement(answer: Response, gram: Float[Array, "k k"]) -> Float[Array, " 
 
 
 def capped(answer: Response, gram: Float[Array, "m m"], seen: Seen, cap: float) -> Response:
-    """The same direction, no further than `cap` in any curved coordinate."""
-    moved = displacement(answer, gram)
+    """The same direction, no further than `cap` in any curved coordinate: solved once, and scaled."""
+    found = solved(gram, answer.factor, answer.push)
+    moved = gram @ found.weights
     moved = moved if seen.lift is None else seen.lift @ moved
     furthest = jnp.max(jnp.where(seen.curved, jnp.abs(moved), 0.0))
-    return Response(factor=answer.factor, push=answer.push * jnp.minimum(1.0, cap / jnp.maximum(furthest, cap)))
+    share = jnp.minimum(1.0, cap / jnp.maximum(furthest, cap))
+    shortened = found._replace(weights=share * found.weights)
+    return Response(factor=answer.factor, push=share * answer.push, solved=shortened)
 
 
 def exact_likelihood(

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
+from natkal import linalg
 from natkal.typing import Array, Bool, Float, Num
 
 Natural = Float[Array, " k"]
@@ -108,8 +109,7 @@ class Family(abc.ABC):
 
     def noise_root(self, natural: Natural) -> Float[Array, "k r"]:
         """A matrix B with B B' = Cov[T(y)], without ever inverting the covariance."""
-        values, vectors = jnp.linalg.eigh(self.cov(natural))
-        return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
+        return linalg.semidefinite(self.cov(natural)).triangle()
 
     def log_prob(self, natural: Natural, y: Event) -> Float[Array, ""]:
         """Log p(y | nu) = nu . T(y) - log Z(nu) + log base(y)."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import cho_factor, cho_solve
 from jax.typing import ArrayLike
 
+from natkal import linalg
 from natkal.families.base import Event, Family, Natural, Raw, as_float
 from natkal.families.checks import check_whole
 from natkal.typing import Array, Bool, Float, Int
@@ -89,7 +89,7 @@ class _CustomFamily(Family):
             lambda natural: self.mean(natural) - mean,
             initial,
             lambda _, start: self._newton(jax.lax.stop_gradient(mean), start),
-            lambda linear, right: jnp.linalg.solve(jax.jacobian(linear)(right), right),
+            lambda linear, right: linalg.solve(jax.jacobian(linear)(right), right),
         )
 
     def sample(self, key: Array, natural: Natural) -> Event:
@@ -113,7 +113,7 @@ class _CustomFamily(Family):
 
         def newton_step(state: _NewtonState) -> _NewtonState:
             gradient = self.mean(state.natural) - mean
-            direction = -cho_solve(cho_factor(self.cov(state.natural)), gradient)
+            direction = -linalg.solve(self.cov(state.natural), gradient)
             decrement = -jnp.sum(gradient * direction)
             before = objective(state.natural)
             slack = 10 * jnp.finfo(mean.dtype).eps * (1 + jnp.abs(before))

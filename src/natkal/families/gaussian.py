@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
+from natkal import linalg
 from natkal.families.base import Event, Family, Natural, Observed, Raw, as_float
 from natkal.families.checks import is_concrete
 from natkal.typing import Array, Bool, Float
@@ -60,8 +61,8 @@ class Gaussian(Family):
 
     def log_partition(self, natural: Natural) -> Float[Array, ""]:
         """Log Z = nu' cov nu / 2 = |L' nu|^2 / 2."""
-        factor = self._factor(natural.dtype)
-        return 0.5 * jnp.sum(jnp.square(_product(factor.T, natural)))
+        lower = self._factor(natural.dtype).triangle()
+        return 0.5 * jnp.sum(jnp.square(_product(lower.T, natural)))
 
     def log_base(self, y: Event) -> Float[Array, ""]:
         """Log N(y; 0, cov)."""
@@ -70,17 +71,17 @@ class Gaussian(Family):
     def natural(self, mean: Natural) -> Natural:
         """nu = cov^-1 m, by two triangular solves."""
         factor = self._factor(mean.dtype)
-        return _solve_transposed(factor, _solve(factor, mean))
+        return factor.unwhiten(factor.whiten(mean))
 
     def sample(self, key: Array, natural: Natural) -> Event:
         """y = m + L z with z ~ N(0, I)."""
         noise = jax.random.normal(key, natural.shape, natural.dtype)
-        return jnp.reshape(self.mean(natural) + _product(self._factor(natural.dtype), noise), self.event_shape)
+        return jnp.reshape(self.mean(natural) + _product(self.noise_root(natural), noise), self.event_shape)
 
     def mean(self, natural: Natural) -> Natural:
         """m = cov nu = L (L' nu): undoes the two solves of `natural` one by one, whatever the condition of cov."""
-        factor = self._factor(natural.dtype)
-        return _product(factor, _product(factor.T, natural))
+        lower = self._factor(natural.dtype).triangle()
+        return _product(lower, _product(lower.T, natural))
 
     def cov(self, natural: Natural) -> Float[Array, "k k"]:
         """The constant `cov`."""
@@ -88,7 +89,7 @@ class Gaussian(Family):
 
     def noise_root(self, natural: Natural) -> Float[Array, "k k"]:
         """The Cholesky factor L of `cov`."""
-        return self._factor(natural.dtype)
+        return self._factor(natural.dtype).triangle()
 
     def log_prob(self, natural: Natural, y: Event) -> Float[Array, ""]:
         """Log N(y; m, cov), from the whitened residual L^-1 (y - m)."""
@@ -104,7 +105,7 @@ class Gaussian(Family):
 
     def root(self, raw: Raw) -> Float[Array, "raw raw"]:
         """L^-T, a root of the Fisher matrix cov^-1."""
-        return _solve_transposed(self._factor(raw.dtype), jnp.eye(self.dim, dtype=raw.dtype))
+        return self._factor(raw.dtype).unwhiten(jnp.eye(self.dim, dtype=raw.dtype))
 
     def observe(self, raw: Raw, y: Event) -> Observed:
         """Exact for a vector with missing entries: N(m, cov) restricted to the entries that are there."""
@@ -131,14 +132,14 @@ class Gaussian(Family):
         """Finite or missing, entry by entry."""
         return self.in_domain(np.where(np.isnan(targets), 0.0, targets))
 
-    def _factor(self, dtype: DTypeLike) -> Float[Array, "k k"]:
+    def _factor(self, dtype: DTypeLike) -> linalg.Factor:
         cov = as_float(self.noise_cov, dtype)
-        return jnp.linalg.cholesky(cov) if cov.ndim == 2 else jnp.reshape(jnp.sqrt(cov), (1, 1))
+        return linalg.cholesky(cov if cov.ndim == 2 else jnp.reshape(cov, (1, 1)))
 
     def _log_density(self, residual: Float[Array, " k"]) -> Float[Array, ""]:
         factor = self._factor(residual.dtype)
-        log_det = jnp.sum(jnp.log(jnp.diagonal(factor)))
-        return -0.5 * jnp.sum(jnp.square(_solve(factor, residual))) - log_det - 0.5 * self.dim * LOG_2PI
+        log_det = jnp.sum(jnp.log(factor.diagonal()))
+        return -0.5 * jnp.sum(jnp.square(factor.whiten(residual))) - log_det - 0.5 * self.dim * LOG_2PI
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -256,17 +257,3 @@ def _check_cov(cov: ArrayLike) -> None:
 
 def _product(left: Float[Array, "k k"], right: Float[Array, " k"]) -> Float[Array, " k"]:
     return jnp.matmul(left, right, precision="highest")
-
-
-def _solve(factor: Float[Array, "k k"], right: Float[Array, "k *m"]) -> Float[Array, "k *m"]:
-    """L^-1 right; a division where L is a number, so that scalar observations call no solver."""
-    if factor.shape == (1, 1):
-        return right / factor[0, 0]
-    return jax.scipy.linalg.solve_triangular(factor, right, lower=True)
-
-
-def _solve_transposed(factor: Float[Array, "k k"], right: Float[Array, "k *m"]) -> Float[Array, "k *m"]:
-    """L^-T right."""
-    if factor.shape == (1, 1):
-        return right / factor[0, 0]
-    return jax.scipy.linalg.solve_triangular(factor, right, lower=True, trans=1)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from natkal import linalg
 from natkal.engine.distributions import count_cdf, gamma_cdf, matched_cdf, student_cdf
 from natkal.engine.prediction import FilterPrediction
 from natkal.families import (
@@ -323,8 +324,8 @@ class Student(_Plain):
         assert prediction.cov is not None
         residual, cov, present = _present(prediction.mean, prediction.cov, y)
         errors = residual[None] - jnp.where(present[None], memory.level, 0.0)
-        white = jnp.linalg.solve(cov, errors.T).T if len(residual) > 1 else errors / cov[0, 0]
-        surprise = jnp.sum(errors * white, axis=1) / jnp.maximum(jnp.sum(present), 1)
+        white = linalg.cholesky(cov).whiten(errors.T)
+        surprise = jnp.sum(jnp.square(white), axis=0) / jnp.maximum(jnp.sum(present), 1)
         # one wild value widens the noise by a bounded factor; where such values keep coming it follows within a few
         usual = memory.squares / memory.heard[None]
         widest = LARGEST_LEVEL * jnp.sqrt(jnp.max(usual) * jnp.diagonal(cov))[None]
@@ -343,16 +344,14 @@ class Student(_Plain):
         residual, cov, present = _present(law.mean, law.cov, y)
         entries = jnp.sum(present)
         dims = entries.astype(law.mean.dtype)
-        root = jnp.linalg.cholesky(cov) if len(residual) > 1 else jnp.sqrt(cov)
-        white = (
-            jax.scipy.linalg.solve_triangular(root, residual, lower=True) if len(residual) > 1 else (residual / root[0])
-        )
+        root = linalg.cholesky(cov)
+        white = root.whiten(residual)
         largest = math.sqrt(float(jnp.finfo(white.dtype).max)) / 1e3
         square = jnp.sum(jnp.square(jnp.clip(white / law.width, -largest, largest)))
         return (
             law.log_factors[entries]
             - dims * jnp.log(law.width)
-            - jnp.sum(jnp.log(jnp.diagonal(root)))
+            - jnp.sum(jnp.log(root.diagonal()))
             - (law.freedom + dims) / 2 * jnp.log1p(square / law.freedom)
         )
 
