@@ -6,7 +6,8 @@ import numpy as np
 
 from natkal.app.reading.source import Source
 from natkal.app.session import checkpoint
-from natkal.app.session.session import Session, Settings
+from natkal.app.session.session import Session
+from natkal.app.settings import Settings
 
 COLUMNS = "a,b,c,y"
 

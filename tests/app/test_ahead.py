@@ -8,7 +8,7 @@ import pytest
 
 from natkal.app.reading import read_ahead as ahead
 from natkal.app.reading.read_ahead import Ahead
-from natkal.app.session import runtime
+from natkal.app import runtime
 from natkal.tabular.errors import StreamError
 from natkal.tabular.table import Position, Rows
 

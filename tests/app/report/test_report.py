@@ -13,7 +13,7 @@ import pytest
 from natkal.app.report import write_report
 from natkal.app.report.charts import Axes, short, ticks
 from natkal.app.report.facts import coarser, effective_memory
-from natkal.app.session.runtime import stream_numbers
+from natkal.app.runtime import stream_numbers
 from tests.app.support import csv_text, learn, table
 
 pytestmark = pytest.mark.float64

@@ -16,7 +16,7 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Write the report of a run: one HTML file that needs nothing else."""
-    from natkal.app.session.runtime import command
+    from natkal.app.runtime import command
     from natkal.tabular.errors import StreamError
 
     with command(), explained(StreamError):

@@ -3,16 +3,11 @@
 import csv
 import dataclasses
 from pathlib import Path
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from natkal.app.session.metrics import TargetMetrics
 from natkal.app.session.session import Session
-from natkal.engine import KalmanState
-from natkal.learners import Bank
 
 LARGEST = 3000
 """The largest number of parameters whose covariance is taken apart for its spectrum."""
@@ -26,6 +21,7 @@ class Facts:
     spectrum: np.ndarray | None
     relevance: dict[str, float]
     steps: int
+    parameters: int
     memory: tuple[np.ndarray, np.ndarray]
     weights: dict[str, np.ndarray]
     spread: tuple[float, float] | None
@@ -35,22 +31,22 @@ class Facts:
 
 def gather(session: Session) -> Facts:
     """Everything the page needs that takes computing."""
-    state = session.fleet.one(0 if session.schema.key else None)
-    learner, known = session.learner, state.learner
-    if isinstance(learner, Bank):
-        learner, known = learner.best(known)
-    steps, fading = int(known.steps), float(learner.rates.amount)  # pyright: ignore[reportAttributeAccessIssue]
+    state = session.learner.one(0 if session.schema.key else None)[0]
+    learner, known = session.learner.loop.learners[0].best(state)
+    steps, fading = int(known.steps), float(np.asarray(learner.rates.amount))
     eigenvalues = None
     if learner.model.size <= LARGEST:
-        eigenvalues = np.linalg.eigvalsh(np.asarray(learner.covariance(known)))[::-1]
+        cov = np.asarray(learner.covariance(known))
+        eigenvalues = np.linalg.eigvalsh(cov)[::-1] if np.isfinite(cov).all() else None
     eta = 1 / effective_memory(np.array([max(steps, 1)]), fading)[0]
     rows = np.unique(np.geomspace(1, max(steps, 2), 60).astype(int))
     series = coarser(read_metrics(metrics_path(session)))
     return Facts(
         series=series,
         spectrum=None if eigenvalues is None else eta / np.maximum(eigenvalues, 1e-300),
-        relevance=relevance(session, state, known),
+        relevance=relevance(session),
         steps=steps,
+        parameters=learner.model.size,
         memory=(
             (series["row"], series["effective memory"])
             if "effective memory" in series
@@ -106,22 +102,33 @@ def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.nd
     return {"row": last[there], "rows": weight[there], **merged}
 
 
-def relevance(session: Session, state: Any, known: KalmanState) -> dict[str, float]:
-    """For each column, how much a usual change of it moves the raw outputs: |d raw / d input| times its spread.
+def relevance(session: Session) -> dict[str, float]:
+    """For each column, how much log loss rises on the last rows when the column is permuted among them.
 
-    Averaged over the last rows; the slots of one column are taken together (root of the sum of squares).
+    What matters is what the loss loses without the column, not the size of a gradient: a column that determines the
+    target comes out on top, an identifier does not. In nats per row, the largest first; of the first target.
     """
     inputs = session.recent_inputs
-    if not len(inputs) or known.carry != ():
+    record = session.metrics.columns(session.metrics.recent, 0)
+    count = min(len(inputs), len(record.observed))
+    if count < 8 or session.learner.options.has_memory or session.schema.key:
         return {}
-    scaled = jax.vmap(lambda row: session.loop.scaled_inputs(state, row))(jnp.asarray(inputs))
-    raw = session.learner.model.raw  # pyright: ignore[reportAttributeAccessIssue]
-    slopes = jax.vmap(jax.jacobian(lambda row: raw(known.params, row)))(scaled)
-    moves = np.sqrt(np.mean(np.square(np.asarray(slopes)), axis=(0, 1))) * np.asarray(jnp.std(scaled, axis=0))
-    total: dict[str, float] = {}
-    for name, move in zip(session.encoder.owners, moves, strict=True):
-        total[name] = float(np.hypot(total.get(name, 0.0), move))
-    return dict(sorted(total.items(), key=lambda entry: -entry[1]))
+    inputs, observed = inputs[-count:], session.metrics.recent_targets()[-count:]
+
+    def loss(numbers: np.ndarray) -> float:
+        rows = session.learner.rows(numbers, observed, tell_past=False)
+        told = session.learner.predict(rows)
+        return float(-np.nanmean(told.outcomes[0].log_prob))
+
+    usual = loss(inputs)
+    order = np.random.default_rng(0).permutation(count)
+    owners = np.array(session.encoder.owners)
+    lost = {}
+    for name in dict.fromkeys(owners.tolist()):
+        moved = inputs.copy()
+        moved[:, owners == name] = inputs[order][:, owners == name]
+        lost[name] = max(loss(moved) - usual, 0.0)
+    return dict(sorted(lost.items(), key=lambda entry: -entry[1]))
 
 
 def calibration(part: TargetMetrics) -> dict[str, np.ndarray]:

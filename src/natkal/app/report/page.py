@@ -10,7 +10,7 @@ import numpy as np
 import natkal
 from natkal.app.report.charts import Axes, bars, short, span
 from natkal.app.report.facts import Facts, calibration
-from natkal.app.session.metrics import TargetMetrics, interval, point
+from natkal.app.session.metrics import TargetMetrics
 from natkal.app.session.session import Session
 
 NAMES = {
@@ -20,6 +20,7 @@ NAMES = {
     "coverage_90": "rows inside their 90% interval",
 }
 
+NORMAL_90 = 1.645
 FEW = 80
 """How many of the last rows the picture of predicted and observed numbers shows."""
 
@@ -111,26 +112,30 @@ def _calibration(part: TargetMetrics) -> str:
 
 
 def _recent(session: Session, part: TargetMetrics, position: int) -> str:
-    summary, _, y = session.metrics.columns(session.metrics.recent, position)
-    last = session.metrics.row
+    rows = session.metrics.columns(session.metrics.recent, position)
+    y, last = rows.observed, session.metrics.row
     x = np.arange(last - len(y) + 1, last + 1)
+    if not len(x):
+        return ""
     if part.classes:
-        shown = summary[:, 0] if part.classes == 2 else summary.max(axis=1)
-        seen = y if part.classes == 2 else (summary.argmax(axis=1) == y).astype(float)
+        seen = y if part.classes == 2 else (rows.guess == y).astype(float)
         axes = Axes((float(x[0]), float(x[-1])), (0, 1), x_label="row")
-        axes.line(x.tolist(), shown.tolist(), "own", name="probability")
+        axes.line(x.tolist(), rows.spread.tolist(), "own", name="probability")
         axes.dots(x.tolist(), np.where(np.isnan(y), np.nan, seen).tolist(), "seen")
         name = part.target.classes[1] if part.classes == 2 else "the most probable class"
         key = [("", f"probability of {name}"), ("point", "what came (1: yes, 0: no)")]
         return _figure("The last rows", axes.svg("The last rows"), key, "")
-    summary, y, x = summary[-FEW:], y[-FEW:], x[-FEW:]  # more would hide the intervals
-    low, high = interval(part.target, summary)
-    guess = point(part.target, summary)
+    guess, spread, y, x = rows.guess[-FEW:], rows.spread[-FEW:], y[-FEW:], x[-FEW:]  # more would hide the intervals
+    low, high = rows.low[-FEW:], rows.high[-FEW:]
+    exact = bool(np.isfinite(low).all())
+    if not exact:
+        low, high = guess - NORMAL_90 * spread, guess + NORMAL_90 * spread
     axes = Axes((float(x[0]), float(x[-1])), span(low, high, y, trim=0.002), x_label="row")
     axes.band(x.tolist(), low.tolist(), high.tolist(), "band")
     axes.line(x.tolist(), guess.tolist(), "own", name="predicted")
     axes.dots(x.tolist(), y.tolist(), "seen")
-    key = [("", "predicted"), ("area", "90% interval"), ("point", "observed")]
+    band = "90% interval" if exact else "1.64 standard deviations"
+    key = [("", "predicted"), ("area", band), ("point", "observed")]
     return _figure("Predicted and observed, the last rows", axes.svg("Predicted and observed"), key, "")
 
 
@@ -139,7 +144,7 @@ def _knowledge(session: Session, facts: Facts) -> str:
     if facts.relevance:
         top = list(facts.relevance.items())[:14]
         chart = bars([name for name, _ in top], [value for _, value in top], "Feature relevance")
-        note = "How far a usual change of the column moved the raw output, over the last rows."
+        note = "How much log loss, in nats a row, is lost on the last rows when the column is shuffled among them."
         charts.append(_figure("Feature relevance", chart, [], note))
     rows, memory = facts.memory
     axes = Axes((0, float(rows[-1])), (0, float(memory.max()) * 1.05), x_label="rows")
@@ -154,7 +159,7 @@ def _knowledge(session: Session, facts: Facts) -> str:
         axes.line(np.arange(1, len(values) + 1).tolist(), values.tolist(), "own", name="eigenvalue")
         note = "Eigenvalues of J: the data decide the large directions, the prior the small ones."
         charts.append(_figure("Spectrum of the Fisher matrix", axes.svg("Spectrum of the Fisher matrix"), [], note))
-    whose = f" (key {next(iter(session.fleet.keys))})" if session.fleet.keys else ""
+    whose = f" (key {next(iter(session.learner.keys))})" if session.learner.keys else ""
     return f'<h2>What was learned{escape(whose)}</h2><div class="grid2">{"".join(charts)}</div>\n'
 
 
@@ -175,7 +180,7 @@ def _weights(facts: Facts) -> str:
 
 def _views(session: Session, facts: Facts) -> str:
     spread = facts.spread
-    size = session.learner.model.size
+    size = facts.parameters
     fading, eta = facts.fading, facts.learning_rate
     cov = "" if spread is None else f"eigenvalues of P from {spread[0]:.2g} to {spread[1]:.2g}"
     fisher = "" if spread is None else f"eigenvalues of J from {eta / spread[1]:.2g} to {eta / spread[0]:.2g}"
@@ -211,7 +216,7 @@ def _settings(session: Session) -> str:
     features = ", ".join(f"{feature.name} ({feature.kind})" for feature in session.schema.features)
     ignored = ", ".join(f"{name} ({reason})" for name, reason in session.schema.ignored.items())
     rows = [("data", ", ".join(session.files)), ("features", features), ("ignored", ignored)]
-    apart = ("prior_scale", "fading") if session.loop.members else ()
+    apart = ()
     rows += [(name.replace("_", " "), _plain(v)) for name, v in vars(session.settings).items() if name not in apart]
     body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows if value)
     return f"<h2>Settings</h2><figure class=wide><table>{body}</table></figure>\n"

@@ -243,6 +243,10 @@ class Metrics:
         """The record of one target."""
         return Record(*rows[:, COLUMNS * position : COLUMNS * (position + 1)].T)
 
+    def recent_targets(self) -> np.ndarray:
+        """What came in the last rows, target by target."""
+        return np.stack([self.columns(self.recent, at).observed for at in range(len(self.parts))], axis=1)
+
     @property
     def names(self) -> list[str]:
         """The columns of the metrics file."""
