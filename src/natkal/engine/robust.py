@@ -69,6 +69,9 @@ def robust(*, threshold: float = 5.0, release: int = 5, adaptive: bool = False) 
 def surprise(score: Float[Array, " k"], factor: Float[Array, "k r"], gram: Float[Array, "k k"]) -> Float[Array, ""]:
     """The normalised innovation squared per dimension, s' (F + F G F)^+ s / rank: about 1 where all is as expected."""
     fisher = factor @ factor.T
+    if len(fisher) == 1:  # no call of a library, which would keep a small loop from being one function
+        variance = fisher[0, 0] + fisher[0, 0] * gram[0, 0] * fisher[0, 0]
+        return jnp.where(variance > 0, jnp.square(score[0]) / jnp.where(variance > 0, variance, 1.0), 0.0)
     values, vectors = jnp.linalg.eigh(fisher + fisher @ gram @ fisher)
     kept = values > jnp.finfo(values.dtype).eps * len(values) * jnp.max(values)
     along = jnp.square(vectors.T @ score) / jnp.where(kept, values, 1.0)
