@@ -76,44 +76,56 @@ def jit_method(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class CompiledLoop:
-    """`jax.jit(function)`, as one machine function where its first argument, the state, is small and on a CPU."""
+    """`jax.jit(function)`, as one machine function where its first argument, the state, is small and on a CPU.
+
+    `function` is traced once for arguments of the same shapes, whichever way it is then compiled.
+    """
 
     def __init__(self, function: Callable[..., Any], donate_argnums: tuple[int, ...]) -> None:
-        inner = jax.jit(lambda *arguments: (function(*arguments), _touched(arguments)))
+        self._traced = jax.jit(function)
+        inner = jax.jit(lambda *arguments: (self._traced(*arguments), _touched(arguments)))
 
         def whole(*arguments: Any) -> Any:
             return jax.tree.map(_as_one_function, inner(*arguments))
 
-        self._plain = jax.jit(function, donate_argnums=donate_argnums)
+        self._plain = jax.jit(self._traced, donate_argnums=donate_argnums) if donate_argnums else self._traced
         self._whole = jax.jit(whole, donate_argnums=donate_argnums, compiler_options=PLAIN_PRODUCTS)
-        self._safe: bool | None = None
+        self._safe: dict[Any, bool] = {}
+        self._last = False
 
     def __call__(self, *arguments: Any) -> Any:
         """The value of `function`."""
-        if not _enabled or self._safe is False or not _is_small(arguments):
+        if inside_transformation(*arguments):
+            return self._traced(*arguments)
+        self._last = self._is_whole(arguments)
+        if not self._last:
             return self._plain(*arguments)
-        if self._safe is None:
-            self._safe = SAFE.issuperset(primitives(self._whole.trace(*arguments).jaxpr.jaxpr))
-            return self(*arguments)
         try:
             return self._whole(*arguments)[0]
         except jax.errors.JaxRuntimeError as error:
-            if "compile option" not in str(error):  # this version of the compiler has no such option
-                raise
-            self._safe = False
+            if not any(said in str(error) for said in ("compile option", "UNIMPLEMENTED")):
+                raise  # not the compiler, which has no such option, or cannot compile one of the operations like this
+            self._last = self._safe[_kind(arguments)] = False
             return self._plain(*arguments)
 
     @property
     def is_one_function(self) -> bool:
-        """Whether calls like the last one run as one machine function."""
-        return bool(self._safe) and _enabled
+        """Whether the last call ran as one machine function."""
+        return self._last
 
     def program(self, *arguments: Any) -> Callable[..., Any]:
         """The function that serves arguments like these, without the choice that `__call__` makes each time."""
         self(*arguments)
-        if self._safe and _enabled and _is_small(arguments):
-            return lambda *arguments: self._whole(*arguments)[0]
-        return self._plain
+        return (lambda *arguments: self._whole(*arguments)[0]) if self._last else self._plain
+
+    def _is_whole(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether arguments like these are served by one machine function."""
+        if not _enabled or not _is_small(arguments[0]):
+            return False
+        kind = _kind(arguments)
+        if kind not in self._safe:
+            self._safe[kind] = SAFE.issuperset(primitives(self._traced.trace(*arguments).jaxpr.jaxpr))
+        return self._safe[kind]
 
 
 def compile_loop(function: Callable[..., Any], *, donate_argnums: tuple[int, ...] = ()) -> CompiledLoop:
@@ -147,11 +159,15 @@ def primitives(jaxpr: Any) -> Iterator[str]:
                 yield from primitives(value)
 
 
-def _is_small(arguments: tuple[Any, ...]) -> bool:
-    """Whether the state, the first argument, is a few bytes in the memory of one CPU, and nothing is being traced."""
-    if inside_transformation(*arguments):
-        return False
-    leaves = jax.tree.leaves(arguments[0])
+def _kind(arguments: tuple[Any, ...]) -> Any:
+    """Structure, shapes and dtypes: the same for arguments that are served by one program."""
+    leaves, structure = jax.tree.flatten(arguments)
+    return structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+
+
+def _is_small(state: Any) -> bool:
+    """Whether these arrays are few bytes in the memory of one CPU."""
+    leaves = jax.tree.leaves(state)
     places = {device for leaf in leaves if isinstance(leaf, jax.Array) for device in leaf.devices()}
     if len(places) > 1 or any(place.platform != "cpu" for place in places or jax.devices()[:1]):
         return False

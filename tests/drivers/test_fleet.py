@@ -9,18 +9,19 @@ import pytest
 
 import natkal as nk
 from natkal.drivers import Fleet
+from natkal.engine import KalmanLearner
 
 SIZE = 3
 
 
 @pytest.fixture(scope="module")
-def learner() -> nk.Learner:
+def learner() -> KalmanLearner:
     model = nk.static_model(lambda w, u: w @ u, jnp.zeros(SIZE), nk.families.Gaussian(1.0))
     return nk.online(model, prior_cov=1.0, rates=nk.fading(0.01))
 
 
 @pytest.fixture(scope="module")
-def fleet(learner: nk.Learner) -> Fleet:
+def fleet(learner: KalmanLearner) -> Fleet:
     return nk.fleet(learner, 4)
 
 
@@ -30,7 +31,7 @@ def rows(count: int, keys: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_each_learner_learns_its_own_rows_in_their_order(
-    monkeypatch: pytest.MonkeyPatch, learner: nk.Learner, fleet: Fleet, rtol: float
+    monkeypatch: pytest.MonkeyPatch, learner: KalmanLearner, fleet: Fleet, rtol: float
 ) -> None:
     monkeypatch.setattr(
         import_module("natkal.drivers.fleet"), "FEW", 5
@@ -39,7 +40,7 @@ def test_each_learner_learns_its_own_rows_in_their_order(
     keys[40:] = 7
     state, info = fleet.update(fleet.init(jnp.zeros(SIZE)), keys, inputs, targets)
     assert len(jax.tree.leaves(state.members)[0]) == 16
-    step = jax.jit(learner.step_unchecked)
+    step = jax.jit(learner.step)
     for key in range(9):
         alone, own = learner.init(jnp.zeros(SIZE)), np.flatnonzero(keys == key)
         for row in own:
@@ -53,15 +54,15 @@ def test_each_learner_learns_its_own_rows_in_their_order(
     np.testing.assert_allclose(prediction.mean[1], np.zeros(1), atol=rtol)
 
 
-def test_growing_and_ragged_arrivals_compile_a_logarithm_of_times(learner: nk.Learner) -> None:
+def test_growing_and_ragged_arrivals_compile_a_logarithm_of_times(learner: KalmanLearner) -> None:
     traces = []
 
-    class Counted(nk.Learner):
-        def step_unchecked(self, state, inputs, target):
+    class Counted(KalmanLearner):
+        def step(self, state, inputs, target):
             traces.append(0)
-            return super().step_unchecked(state, inputs, target)
+            return super().step(state, inputs, target)
 
-    counted = Counted(**{name: getattr(learner, name) for name in learner.__dataclass_fields__})
+    counted = Counted(**vars(learner))
     fleet = nk.fleet(counted, 1)
     state = fleet.init(jnp.zeros(SIZE))
     for last in range(1, 9):

@@ -75,7 +75,7 @@ def test_hyperparameters_may_be_traced() -> None:
     def final(prior_cov, amount, noise):
         model = nk.static_model(lambda w, u: w @ u, jnp.zeros(2), nk.families.Gaussian(noise))
         learner = nk.online(model, prior_cov=prior_cov, rates=nk.fading(amount))
-        return learner.step_unchecked(learner.init(jnp.zeros(2)), jnp.ones(2), jnp.ones(()))[0].params
+        return learner.step(learner.init(jnp.zeros(2)), jnp.ones(2), jnp.ones(()))[0].params
 
     out = jax.vmap(final)(jnp.array([1.0, 2.0]), jnp.array([0.0, 0.1]), jnp.array([1.0, 0.5]))
     assert out.shape == (2, 2)
@@ -90,8 +90,9 @@ def test_hyperparameters_may_be_traced() -> None:
         (np.ones(3), 1, r"inputs: .*shape \(3,\)"),
     ],
 )
-def test_stepping(u, y, message: str) -> None:
+def test_one_call_per_observation(u, y, message: str) -> None:
     learner = nk.online(model)
-    state = learner.init(model.params)
+    service = nk.live(learner, learner.init(model.params))
     with pytest.raises(ValueError, match=message):
-        learner.step(state, u, y)
+        service.step(u, y)
+    assert int(service.state.steps) == 0

@@ -46,7 +46,7 @@ def test_a_batch_adds_its_fisher_matrices_and_moves_once() -> None:
     np.testing.assert_allclose(learner.covariance(state), np.linalg.inv(precision), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(info.log_prob, log_probs, rtol=1e-9)
     assert int(state.steps) == 20
-    assert info.prediction.total_cov.shape == (20, CLASSES, CLASSES)
+    assert info.prediction.cov.shape == (20, CLASSES, CLASSES)
 
 
 def test_on_a_linear_model_the_batch_size_changes_nothing(rtol: float) -> None:

@@ -137,7 +137,7 @@ def test_logistic_regression_from_a_broad_prior() -> None:
         truth = jax.random.normal(key_w, (5,)) * 1.5
         inputs = jax.random.normal(key_u, (1000, 5))
         targets = (jax.random.uniform(key_y, (1000,)) < jax.nn.sigmoid(inputs @ truth)).astype(int)
-        _, info = scan(learner, learner.init(jnp.zeros(5)), inputs, targets)
+        _, info = scan(learner, "all", learner.init(jnp.zeros(5)), inputs, targets)
         best = jnp.mean(jax.nn.log_sigmoid(jnp.where(targets == 1, 1, -1) * (inputs @ truth)))
         return jnp.mean(info.log_prob), jnp.max(jnp.abs(info.prediction.natural)), best
 
@@ -170,7 +170,7 @@ def test_long_without_excitation(curvature) -> None:
 
     @jax.jit
     def starve(state):
-        return jax.lax.fori_loop(0, STARVED, lambda _, state: learner.step_unchecked(state, u, y)[0], state)
+        return jax.lax.fori_loop(0, STARVED, lambda _, state: learner.step(state, u, y)[0], state)
 
     state = starve(learner.init(jnp.zeros(size)))
     variances = np.diag(learner.covariance(state))
@@ -219,7 +219,7 @@ def test_float32_square_root_stays_close_to_float64() -> None:
     def one(condition, prior):
         learner = nk.online(model, prior_cov=prior, curvature=nk.square_root())
         seen = scaled(condition)
-        body = lambda state, row: (learner.step_unchecked(state, *row)[0], None)  # noqa: E731
+        body = lambda state, row: (learner.step(state, *row)[0], None)  # noqa: E731
         state = learner.init(jnp.zeros(size, jnp.float32))
         return jax.lax.scan(body, state, (seen, seen @ truth + jnp.asarray(noise)))[0].params
 

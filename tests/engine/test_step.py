@@ -93,7 +93,7 @@ def test_prediction_equals_the_one_made_inside_the_step(rtol: float) -> None:
     state, _ = nk.run(learner, learner.init(params), inputs, targets)
     before = learner.predict(state, inputs[0])
     _, info = learner.step(state, inputs[0], targets[0])
-    for alone, inside in zip(before, info.prediction, strict=True):
+    for alone, inside in zip(*map(jax.tree.leaves, (before, info.prediction)), strict=True):
         np.testing.assert_allclose(alone, inside, rtol=100 * rtol, atol=100 * rtol)
 
 
@@ -102,7 +102,7 @@ def test_total_variance_of_a_gaussian_adds_noise_and_parameter_variance(rtol: fl
     learner = nk.online(model, prior_cov=np.array([[2.0, 0.5], [0.5, 1.0]]))
     u = np.array([1.0, 2.0])
     prediction = learner.predict(learner.init(jnp.zeros(2)), u)
-    np.testing.assert_allclose(prediction.total_cov, [[0.25 + 8.0]], rtol=rtol)
+    np.testing.assert_allclose(prediction.cov, [[0.25 + 8.0]], rtol=rtol)
     np.testing.assert_allclose(prediction.natural_cov, [[8.0 / 0.25**2]], rtol=rtol)
 
 

@@ -15,7 +15,7 @@ learner = nk.online(model, rates=nk.fading(0.05))
 
 def test_the_average_is_the_mean_of_the_trajectory(rtol: float) -> None:
     wrapped = nk.averaged(learner)
-    state, _ = wrapped.run(wrapped.init(jnp.zeros(3)), INPUTS, TARGETS)
+    state, _ = nk.run(wrapped, wrapped.init(jnp.zeros(3)), INPUTS, TARGETS)
     inner, trajectory = learner.init(jnp.zeros(3)), []
     for u, y in zip(INPUTS, TARGETS, strict=True):
         inner, _ = learner.step(inner, u, y)
@@ -30,12 +30,12 @@ def test_members_are_the_learners_they_would_be_alone(rtol: float) -> None:
     """And the weighted mixture's log-probabilities multiply to the evidence of the mixture of whole trajectories."""
     wrapped = nk.ensemble(learner, 4, weighted=True)
     start = wrapped.init(jnp.zeros(3), jax.random.key(1))
-    state, info = wrapped.run(start, INPUTS, TARGETS)
+    state, info = nk.run(wrapped, start, INPUTS, TARGETS)
     totals = []
     for index in range(4):
-        alone = learner.init(start.members.params[index])
+        alone = learner.init(start.members[0].params[index])
         end, alone_info = nk.run(learner, alone, INPUTS, TARGETS)
-        np.testing.assert_allclose(state.members.params[index], end.params, rtol=1e3 * rtol, atol=100 * rtol)
+        np.testing.assert_allclose(state.members[0].params[index], end.params, rtol=1e3 * rtol, atol=100 * rtol)
         totals.append(float(alone_info.log_prob.sum()))
     expected = np.logaddexp.reduce(totals) - np.log(4)
     np.testing.assert_allclose(float(info.log_prob.sum()), expected, rtol=100 * rtol)

@@ -72,7 +72,7 @@ def explain_shapes(learner: Any, state: Any, inputs: Any) -> Iterator[None]:
         yield
     except (TypeError, ValueError) as failure:
         try:
-            jax.eval_shape(lambda: learner.predict(state, inputs))
+            jax.eval_shape(learner.predict, state, inputs)
         except (TypeError, ValueError) as reason:
             shapes = jax.tree.map(jnp.shape, inputs)
             raise ValueError(f"inputs: the model cannot take a row of shape {shapes}: {reason}") from failure

@@ -112,6 +112,7 @@ class Live:
         check_learner(learner, state)
         self.learner = learner
         self._packing = Packing(state)
+        self._shapes = jax.eval_shape(lambda: state)
         self._told: Packing | None = None
         words, large = self._packing.pack(state)
         self._held = words, tuple(leaf.copy() for leaf in large)
@@ -127,7 +128,8 @@ class Live:
     def step(self, inputs: Any, target: Any) -> Any:
         """Predict, observe, learn; what the observation told, as Python numbers and NumPy arrays."""
         check_observation(self.learner, inputs, target)
-        return self.step_unchecked(inputs, target)
+        with explain_shapes(self.learner, self._shapes, inputs):
+            return self.step_unchecked(inputs, target)
 
     def step_unchecked(self, inputs: Any, target: Any) -> Any:
         """`step` on values already checked."""
@@ -139,8 +141,7 @@ class Live:
     def predict(self, inputs: Any) -> Prediction:
         """What is expected of the next y for these inputs; learns nothing."""
         check_observation(self.learner, inputs)
-        state = jax.eval_shape(self._packing.unpack, *self._held)
-        with explain_shapes(self.learner, state, inputs):
+        with explain_shapes(self.learner, self._shapes, inputs):
             return self._expect(self._held, inputs)
 
     def _step(self, words: Array, large: tuple[Array, ...], inputs: Any, target: Any) -> tuple[Any, Any]:

@@ -74,6 +74,9 @@ def surprise(score: Float[Array, " k"], factor: Float[Array, "k r"], gram: Float
     there. The rank is the whole number next to sum_i m_i / (m_i + d) = k - d tr (M + d I)^-1, m_i the eigenvalues.
     """
     fisher = factor @ factor.T
+    if len(fisher) == 1:
+        variance = fisher[0, 0] + fisher[0, 0] * gram[0, 0] * fisher[0, 0]
+        return jnp.where(variance > 0, jnp.square(score[0]) / jnp.where(variance > 0, variance, 1.0), 0.0)
     size = len(score)
     spread = fisher + fisher @ gram @ fisher
     info = jnp.finfo(spread.dtype)

@@ -136,7 +136,7 @@ def engine(model: StaticModel, at: Setting, eta: Schedule, prior_weight: Number)
     )
 
     def step(states: Any, u: Any, y: Any, others: Mapping[str, Any]) -> tuple[Any, Findings]:
-        new = [learner.step_unchecked(state, u, y)[0] for learner, state in zip(learners, states, strict=True)]
+        new = [learner.step(state, u, y)[0] for learner, state in zip(learners, states, strict=True)]
         faded, natural = jax.tree.map(lambda per_schedule: per_schedule[-1], others["rates"])
         kept, regularized = others["prior"]
         references = {

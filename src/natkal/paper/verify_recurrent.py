@@ -89,7 +89,7 @@ def engine(at: RecurrentSetting, eta: Schedule) -> Comparison:
         new, findings = {}, {}
         references = (fading_joint, fading_joint, noisy_joint)
         for (claim, learner), reference in zip(learners.items(), references, strict=True):
-            state = learner.step_unchecked(states[claim], u, y)[0]
+            state = learner.step(states[claim], u, y)[0]
             pair = jnp.concatenate([ravel(state.params), ravel(state.carry.state)])
             new[claim] = state
             findings[claim] = Deviation(

@@ -1,4 +1,4 @@
-"""Voices against closed forms: unknown noise is Bayesian regression, distribution functions are scipy's."""
+"""Predictive laws against closed forms: unknown noise is Bayesian regression, distribution functions are scipy's."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 import natkal as nk
-from natkal.learners.mixture import Mixture, distribution, quantile
-from natkal.learners.predictive import Spread, Student, StudentLaw, student_law, voices_for
+from natkal.learners.mixture import Mixture
+from natkal.learners.predictive import Spread, Student, StudentLaw, laws_for, student_law
 
 WIDTH = 3
 
@@ -19,7 +19,7 @@ def test_unknown_noise_is_bayesian_linear_regression(rtol):
     inputs = rng.normal(size=(30, WIDTH))
     targets = inputs @ np.array([1.0, -2.0, 0.5]) + 0.3 * rng.normal(size=30)
     model = nk.static_model(lambda w, u: w @ u, jnp.zeros(WIDTH), nk.families.Gaussian(1.0))
-    bank = nk.bank([nk.online(model, prior_cov=4.0)], voices=Student((np.inf,), (1.0,)), share=0.0)
+    bank = nk.bank([nk.online(model, prior_cov=4.0)], laws=Student((np.inf,), (1.0,)), share=0.0)
     _, info = nk.run(bank, bank.init(jnp.zeros(WIDTH)), inputs, targets)
     precision, moment, count, squares = np.eye(WIDTH) / 4, np.zeros(WIDTH), 1.0, 1.0
     for row, (u, y) in enumerate(zip(inputs, targets, strict=True)):
@@ -46,43 +46,50 @@ def test_unknown_noise_is_bayesian_linear_regression(rtol):
     ids=["poisson", "negative binomial", "gamma", "student"],
 )
 def test_laws_are_those_of_scipy(family, law, oracle, rtol):
-    voices = voices_for(family)
+    laws = laws_for(family)
     points = np.array([0.0, 1.0, 2.0, 5.0]) if hasattr(oracle.dist, "pmf") else np.array([0.3, 1.0, 2.0, 5.0])
     density = oracle.logpmf if hasattr(oracle.dist, "pmf") else oracle.logpdf
     for point in points:
         value = jnp.asarray(point)
-        np.testing.assert_allclose(voices.log_prob(law, value), density(point), rtol=1e3 * rtol)
+        np.testing.assert_allclose(laws.log_prob(law, value), density(point), rtol=1e3 * rtol)
         close = 4e-4 if isinstance(law, StudentLaw) else 1e3 * rtol
-        np.testing.assert_allclose(voices.cdf(law, value), oracle.cdf(point), atol=close)
-    moments = voices.moments(law)
+        np.testing.assert_allclose(laws.cdf(law, value), oracle.cdf(point), atol=close)
+    moments = laws.moments(law)
     np.testing.assert_allclose(moments.mean[0], oracle.mean(), rtol=1e3 * rtol)
     np.testing.assert_allclose(moments.cov[0, 0], oracle.var(), rtol=1e3 * rtol)
+    drawn = jax.vmap(lambda key: laws.sample(law, key))(jax.random.split(jax.random.key(0), 4000))
+    np.testing.assert_allclose(np.mean(drawn), oracle.mean(), atol=4 * oracle.std() / np.sqrt(4000))
+    np.testing.assert_allclose(np.mean(drawn <= 2.0), oracle.cdf(2.0), atol=0.03)
 
 
 def test_quantiles_undo_the_distribution_function():
-    voices = voices_for(nk.families.Gaussian(1.0))
+    """Of a mixture of two laws far apart, in its own units and in others."""
     one, other = (
         student_law(jnp.asarray([mean]), jnp.ones((1, 1)), width, 4.0) for mean, width in ((0.0, 1.0), (5.0, 0.1))
     )
-    laws = jax.tree.map(lambda a, b: jnp.stack([a, b])[:, None], one, other)
-    mixture = Mixture(
-        mean=jnp.asarray([2.0 * 2.5 + 1]),
-        total_cov=jnp.asarray([[4 * 7.3]]),
+    plain = Mixture(
+        mean=jnp.asarray([2.5]),
+        spread=jnp.asarray([[7.3]]),
         weights=jnp.asarray([[0.5], [0.5]]),
-        laws=laws,
-        location=jnp.asarray(1.0),
-        scale=jnp.asarray(2.0),
+        experts=jax.tree.map(lambda a, b: jnp.stack([a, b])[:, None], one, other),
+        laws=laws_for(nk.families.Gaussian(1.0)),
+        family=nk.families.Gaussian(1.0),
     )
-    find = jax.jit(lambda p: quantile(voices, mixture, p, whole=False))
+    moved = plain.rescaled(jnp.asarray(1.0), jnp.asarray(2.0))
+    np.testing.assert_allclose(moved.mean, [6.0])
+    np.testing.assert_allclose(moved.cov, [[4 * 7.3]])
     for probability in (0.05, 0.4, 0.95):
-        np.testing.assert_allclose(distribution(voices, mixture, find(probability)), probability, atol=1e-4)
+        found = plain.quantile(probability)
+        np.testing.assert_allclose(plain.cdf(found), probability, atol=1e-4)
+        np.testing.assert_allclose(moved.quantile(probability), 1 + 2 * found, rtol=1e-4)
+    np.testing.assert_allclose(moved.log_prob(3.0), plain.log_prob(1.0) - np.log(2), rtol=1e-5)
 
 
 def test_missing_entries_of_a_vector_say_nothing(rtol):
-    voices = Student((np.inf,), (1.0,))
+    laws = Student((np.inf,), (1.0,))
     cov = jnp.asarray([[2.0, 0.5], [0.5, 1.0]])
     both = student_law(jnp.asarray([1.0, 2.0]), cov, 1.5, 5.0)
     first = student_law(both.mean[:1], cov[:1, :1], both.width, both.freedom)
     np.testing.assert_allclose(
-        voices.log_prob(both, jnp.asarray([0.3, jnp.nan])), voices.log_prob(first, jnp.asarray(0.3)), rtol=10 * rtol
+        laws.log_prob(both, jnp.asarray([0.3, jnp.nan])), laws.log_prob(first, jnp.asarray(0.3)), rtol=10 * rtol
     )
