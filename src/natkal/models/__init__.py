@@ -3,19 +3,7 @@
 from natkal.models.base import Feed, Linearization, Model, Rollout, ravel, ravel_rows
 from natkal.models.inputs import infer_inputs
 from natkal.models.networks import mlp_apply, mlp_params
-from natkal.models.recurrent import (
-    RecurrentModel,
-    cells,
-    immediate,
-    kronecker_rtrl,
-    nobacktrack,
-    recurrent_model,
-    recurrent_network,
-    rtrl,
-    snap,
-    truncated,
-    uoro,
-)
+from natkal.models.recurrent import RecurrentModel, cells, recurrent_model, recurrent_network, sensitivity
 from natkal.models.static import StaticModel, static_model
 from natkal.rows import FactoredRows, Outer, Rows, dense_rows
 
@@ -31,19 +19,13 @@ __all__ = [
     "StaticModel",
     "cells",
     "dense_rows",
-    "immediate",
     "infer_inputs",
-    "kronecker_rtrl",
     "mlp_apply",
     "mlp_params",
-    "nobacktrack",
     "ravel",
     "ravel_rows",
     "recurrent_model",
     "recurrent_network",
-    "rtrl",
-    "snap",
+    "sensitivity",
     "static_model",
-    "truncated",
-    "uoro",
 ]

@@ -117,7 +117,7 @@ def build_recurrent_case(
 
     params, inputs, targets = run_once(draw, jax.random.key(seed))
     prior_cov = jax.tree.map(lambda variance: 0.1 * variance, fan_in_prior(params))
-    model = recurrent_model(cell, cells.readout, params, cell.state(), family)
+    model = recurrent_model(cell, cell.readout, params, cell.state(), family)
     return Case(name=name, model=model, inputs=inputs, targets=targets, prior_cov=prior_cov)
 
 

@@ -83,7 +83,7 @@ def _model(choice: Choice, width: int, laws: tuple[Law, ...], *, noise_outside: 
 
         def read(params: Params, state: Any, inputs: Array) -> Array:
             """The law's raw output, from the cell's units."""
-            return _with_noise(laws, cells.readout(params, state, inputs), params.get("log_noise"))
+            return _with_noise(laws, cell.readout(params, state, inputs), params.get("log_noise"))
 
         return recurrent_model(cell, read, params, cell.state(), family)
     layers = _layers(choice.seed, width, _hidden(choice.model, width, heads), heads)
@@ -121,7 +121,7 @@ def _cell(model: str) -> cells.Cell:
 
 def _recurrent_params(key: Array, cell: cells.Cell, width: int, heads: int) -> Params:
     cell_key, readout_key = jax.random.split(key)
-    return {"cell": cell.params(cell_key, width), "readout": cells.readout_params(readout_key, cell.units, heads)}
+    return {"cell": cell.params(cell_key, width), "readout": cells.readout_params(readout_key, cell.width, heads)}
 
 
 def _drawn(draw: Callable[[Array], Params], seed: int) -> Params:
