@@ -33,11 +33,11 @@ def influence_model(sensitivity: Any) -> RecurrentModel:
 def influence_balancing(steps: int = 40_000, seeds: int = 10) -> dict[str, Any]:
     """Gradient descent at a rate of 3e-5 / sqrt(1 + t/1000) under each sensitivity; median of the seeds."""
     contenders = {
-        "RTRL": lambda seed: nk.rtrl(),
-        "UORO": nk.uoro,
-        "NoBackTrack": nk.nobacktrack,
-        "truncated BPTT, 1 step": lambda seed: nk.truncated(1),
-        "truncated BPTT, 10 steps": lambda seed: nk.truncated(10),
+        "RTRL": lambda seed: nk.sensitivity.rtrl(),
+        "UORO": nk.sensitivity.uoro,
+        "NoBackTrack": nk.sensitivity.nobacktrack,
+        "truncated BPTT, 1 step": lambda seed: nk.sensitivity.truncated(1),
+        "truncated BPTT, 10 steps": lambda seed: nk.sensitivity.truncated(10),
     }
 
     def descend(build: Any, seed: Array) -> Array:
@@ -97,7 +97,7 @@ def counting(length: int = 6_000, units: int = 12, seeds: int = 3) -> dict[str, 
             "readout": cells.readout_params(jax.random.fold_in(key, 1), units, 3),
         }
         cell = cells.gru(units)
-        return nk.recurrent_model(cell, cells.readout, params, cell.state(), family, **options)
+        return nk.recurrent_model(cell, cell.readout, params, cell.state(), family, **options)
 
     def natkal(key: Array) -> Array:
         model = model_for(key)
@@ -121,11 +121,11 @@ def counting(length: int = 6_000, units: int = 12, seeds: int = 3) -> dict[str, 
     keys = jax.random.split(jax.random.key(0), seeds)
     losses = {"natkal, RTRL": np.asarray(jax.jit(jax.vmap(natkal))(keys)).mean(axis=0)}
     for name, sensitivity in {
-        "Adam, RTRL": nk.rtrl(),
-        "Adam, UORO": nk.uoro(),
-        "Adam, Kronecker RTRL": nk.kronecker_rtrl(),
-        "Adam, truncated BPTT, 8 steps": nk.truncated(8),
-        "Adam, no history": nk.immediate(),
+        "Adam, RTRL": nk.sensitivity.rtrl(),
+        "Adam, UORO": nk.sensitivity.uoro(),
+        "Adam, Kronecker RTRL": nk.sensitivity.kronecker_rtrl(),
+        "Adam, truncated BPTT, 8 steps": nk.sensitivity.truncated(8),
+        "Adam, no history": nk.sensitivity.immediate(),
     }.items():
         over_rates = jax.vmap(lambda key, rate, s=sensitivity: adam(key, rate, s), in_axes=(None, 0))
         found = np.asarray(jax.jit(jax.vmap(over_rates, in_axes=(0, None)))(keys, rates)).mean(axis=0)

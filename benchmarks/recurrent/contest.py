@@ -57,7 +57,7 @@ def _on(series: Series, keys: jax.Array, report: Callable[[str], None]) -> list[
     report(f"{series.name}: Adam, RTRL")
     rows.append(_best(series, "Adam, RTRL", scores(adams(), series.targets), [f"rate {rate:g}" for rate in RATES]))
     report(f"{series.name}: Adam, truncated BPTT")
-    per_window = [scores(adams(sensitivity=nk.truncated(window)), series.targets) for window in WINDOWS]
+    per_window = [scores(adams(sensitivity=nk.sensitivity.truncated(window)), series.targets) for window in WINDOWS]
     both = tuple(np.concatenate([one[which] for one in per_window], axis=1) for which in (0, 1))
     labels = [f"rate {rate:g}, {window} steps" for window in WINDOWS for rate in RATES]
     rows.append(_best(series, "Adam, truncated BPTT", both, labels))

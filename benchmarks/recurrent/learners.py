@@ -26,7 +26,7 @@ class Forecasts(NamedTuple):
 def readout(params: Params, state: Any, inputs: Array) -> Array:
     """(mean, log variance): the mean from the units and, directly, from the inputs; the variance from the units."""
     weights = params["readout"]
-    raw = cells.readout(params, state, inputs)
+    raw = cells.tanh(UNITS).readout(params, state, inputs)
     return raw + jnp.stack([inputs @ weights["direct"], jnp.zeros((), raw.dtype)])
 
 

@@ -52,18 +52,12 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.learners import monitor as monitor
     from natkal.models import cells as cells
     from natkal.models import fan_in_prior as fan_in_prior
-    from natkal.models import immediate as immediate
-    from natkal.models import kronecker_rtrl as kronecker_rtrl
     from natkal.models import mlp_apply as mlp_apply
     from natkal.models import mlp_params as mlp_params
-    from natkal.models import nobacktrack as nobacktrack
     from natkal.models import recurrent_model as recurrent_model
     from natkal.models import recurrent_network as recurrent_network
-    from natkal.models import rtrl as rtrl
-    from natkal.models import snap as snap
+    from natkal.models import sensitivity as sensitivity
     from natkal.models import static_model as static_model
-    from natkal.models import truncated as truncated
-    from natkal.models import uoro as uoro
 
 __version__ = "0.1.0"
 
@@ -114,17 +108,11 @@ _HOME = {
     "mlp_apply": "natkal.models",
     "mlp_params": "natkal.models",
     "static_model": "natkal.models",
-    "uoro": "natkal.models",
-    "truncated": "natkal.models",
-    "snap": "natkal.models",
-    "rtrl": "natkal.models",
     "recurrent_network": "natkal.models",
     "recurrent_model": "natkal.models",
-    "nobacktrack": "natkal.models",
-    "kronecker_rtrl": "natkal.models",
-    "immediate": "natkal.models",
     "cells": "natkal.models",
     "fan_in_prior": "natkal.models",
+    "sensitivity": "natkal.models",
 }
 
 __all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

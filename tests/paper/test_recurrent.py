@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from natkal.families import Bernoulli, Categorical, Gaussian
-from natkal.models import cells, ravel
+from natkal.models import cells, ravel, sensitivity
 from natkal.paper import decomposition, dual_kalman, joint_kalman, rtrl, trajectory_kalman, verify
 from natkal.paper.cases import build_recurrent_case
 from natkal.paper.decomposition import Decomposed
@@ -75,13 +75,23 @@ def test_cor_15_and_the_decomposition_itself() -> None:
     assert np.abs(observed.state_cov).max() == 0.0
 
 
+DIAGONAL = {"sensitivity": sensitivity.diagonal()}
+
+
 @pytest.mark.parametrize(
-    ("family", "cell"),
-    [(Gaussian(0.5), cells.tanh(3)), (Bernoulli(), cells.gru(3)), (Categorical(3), cells.linear(3))],
-    ids=["Gaussian, tanh", "Bernoulli, GRU", "Categorical, linear"],
+    ("family", "cell", "options"),
+    [
+        (Gaussian(0.5), cells.tanh(3), {}),
+        (Bernoulli(), cells.gru(3), {}),
+        (Categorical(3), cells.linear(3), {}),
+        (Gaussian(0.5), cells.lru(2, memory=3.0), DIAGONAL),
+        pytest.param(Bernoulli(), cells.rtu(2, memory=3.0), DIAGONAL, marks=pytest.mark.slow),
+    ],
+    ids=["Gaussian, tanh", "Bernoulli, GRU", "Categorical, linear", "Gaussian, LRU", "Bernoulli, RTU"],
 )
-def test_certificate(family, cell) -> None:
-    case = build_recurrent_case("case", family, cell, seed=7)
+def test_certificate(family, cell, options) -> None:
+    """The diagonal sensitivity is the G of Thm 12: the engine with it is the joint filter."""
+    case = build_recurrent_case("case", family, cell, seed=7, **options)
     rows = verify(case.model, case.inputs, case.targets, prior_cov=case.prior_cov)
     assert {"Thm 12", "Cor. 15", "theta+init", "Lemma 13", "Lemma 14", "Def. 11"} <= {row.claim for row in rows}
     assert [row for row in rows if not row.passed] == []

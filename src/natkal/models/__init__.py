@@ -4,19 +4,7 @@ from natkal.models.base import Feed, Linearization, Model, Rollout, ravel, ravel
 from natkal.models.fan_in import fan_in_prior
 from natkal.models.inputs import infer_inputs
 from natkal.models.networks import mlp_apply, mlp_params
-from natkal.models.recurrent import (
-    RecurrentModel,
-    cells,
-    immediate,
-    kronecker_rtrl,
-    nobacktrack,
-    recurrent_model,
-    recurrent_network,
-    rtrl,
-    snap,
-    truncated,
-    uoro,
-)
+from natkal.models.recurrent import RecurrentModel, cells, recurrent_model, recurrent_network, sensitivity
 from natkal.models.static import StaticModel, static_model
 from natkal.rows import FactoredRows, Outer, Rows, dense_rows
 
@@ -33,19 +21,13 @@ __all__ = [
     "cells",
     "dense_rows",
     "fan_in_prior",
-    "immediate",
     "infer_inputs",
-    "kronecker_rtrl",
     "mlp_apply",
     "mlp_params",
-    "nobacktrack",
     "ravel",
     "ravel_rows",
     "recurrent_model",
     "recurrent_network",
-    "rtrl",
-    "snap",
+    "sensitivity",
     "static_model",
-    "truncated",
-    "uoro",
 ]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ from natkal.models import (
     mlp_apply,
     recurrent_model,
     recurrent_network,
+    sensitivity,
     static_model,
 )
 from natkal.paper.dictionary import fan_in_prior
@@ -86,19 +87,47 @@ def static_cases() -> tuple[Case, ...]:
 
 
 def recurrent_cases() -> tuple[Case, ...]:
-    """Gaussian, Bernoulli and categorical outputs under tanh, gated and linear cells."""
+    """Gaussian, Bernoulli and categorical outputs under tanh, gated, linear and diagonal cells."""
     families = builtin_families()
+    shapes = {
+        "tanh": cells.tanh(UNITS),
+        "GRU": cells.gru(UNITS),
+        "linear": cells.linear(UNITS),
+        "LRU": cells.lru(UNITS, memory=UNITS),
+        "RTU": cells.rtu(UNITS, memory=UNITS),
+    }
+    exact = {"LRU": sensitivity.diagonal(), "RTU": sensitivity.diagonal()}
+    chosen = {
+        "Gaussian": ("tanh", "GRU", "linear", "LRU"),
+        "Bernoulli": ("tanh", "GRU", "linear", "RTU"),
+        "Categorical": ("tanh", "GRU", "linear", "LRU"),
+    }
     return tuple(
-        build_recurrent_case(f"{name}, {shape} cell", families[name], cell, seed=seed)
-        for seed, name in enumerate(("Gaussian", "Bernoulli", "Categorical"))
-        for shape, cell in (("tanh", cells.tanh(UNITS)), ("GRU", cells.gru(UNITS)), ("linear", cells.linear(UNITS)))
+        build_recurrent_case(
+            f"{name}, {shape} cell",
+            families[name],
+            shapes[shape],
+            seed=seed,
+            sensitivity=exact.get(shape, sensitivity.rtrl()),
+        )
+        for seed, name in enumerate(chosen)
+        for shape in chosen[name]
     )
 
 
 def build_recurrent_case(
-    name: str, family: Family, cell: cells.Cell, *, seed: int, steps: int = RECURRENT_STEPS
+    name: str,
+    family: Family,
+    cell: cells.Cell,
+    *,
+    seed: int,
+    steps: int = RECURRENT_STEPS,
+    **options: Any,
 ) -> Case:
-    """A recurrent network under `family` and a stream from another network like it: inputs uniform in [-1, 1]."""
+    """A recurrent network under `family` and a stream from another network like it: inputs uniform in [-1, 1].
+
+    `options` are those of `recurrent_model`, for the network that learns.
+    """
 
     def draw(key: Array) -> tuple[Params, Array, Array]:
         start_key, truth_key, input_key, target_key = jax.random.split(key, 4)
@@ -117,13 +146,14 @@ def build_recurrent_case(
 
     params, inputs, targets = run_once(draw, jax.random.key(seed))
     prior_cov = jax.tree.map(lambda variance: 0.1 * variance, fan_in_prior(params))
-    model = recurrent_model(cell, cells.readout, params, cell.state(), family)
+    model = recurrent_model(cell, cell.readout, params, cell.state(), family, **options)
     return Case(name=name, model=model, inputs=inputs, targets=targets, prior_cov=prior_cov)
 
 
 def _contracting(network: RecurrentModel) -> RecurrentModel:
     """The network with half its recurrent weights: stable even where nothing saturates, and soon past its start."""
-    weights = {**network.params["cell"], "recurrent": network.params["cell"]["recurrent"] / 2}
+    halved = {"recurrent": 0.5}
+    weights = {name: halved.get(name, 1.0) * leaf for name, leaf in network.params["cell"].items()}
     return dataclasses.replace(network, params={**network.params, "cell": weights})
 
 

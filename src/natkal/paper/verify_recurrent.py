@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from natkal.compiling import run_once
 from natkal.engine import fading, learning_rate, online, step_control
-from natkal.models import RecurrentModel, ravel
+from natkal.models import RecurrentModel, ravel, sensitivity
 from natkal.paper import recurrent_side_by_side as sides
 from natkal.paper.claims import ClaimResult, Deviation, deviation, result
 from natkal.paper.recurrent_side_by_side import PROCESS_NOISE, STATE_VARIANCE, RecurrentSetting
@@ -70,10 +70,15 @@ def verify_recurrent(
 
 
 def engine(at: RecurrentSetting, eta: Schedule) -> Comparison:
-    """The engine against the joint filter: fading, at a learning rate, and with an uncertain state."""
+    """The engine against the joint filter: fading, at a learning rate, and with an uncertain state.
+
+    The model's own sensitivity is run, and all of G (RTRL) where the state is uncertain, which no other can condition.
+    """
     size, n = at.params.size, at.model.system.state_size
     certain = dataclasses.replace(at.model, state_cov=None, process_noise=None)
-    uncertain = dataclasses.replace(at.model, state_cov=STATE_VARIANCE, process_noise=PROCESS_NOISE)
+    uncertain = dataclasses.replace(
+        at.model, sensitivity=sensitivity.rtrl(), state_cov=STATE_VARIANCE, process_noise=PROCESS_NOISE
+    )
     literal = {"prior_cov": at.prior_cov, "step": step_control(cap=None)}
     learners = {
         "Engine, joint filter": online(

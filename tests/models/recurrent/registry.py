@@ -17,19 +17,22 @@ class Entry(NamedTuple):
     cells: tuple[str, ...]
 
 
-ALL = ("tanh", "linear", "leaky", "gru", "lstm", "diagonal")
-WITH_MATRICES = ALL[:-1]
+WITH_MATRICES = ("tanh", "linear", "leaky", "gru", "lstm")
+DIAGONAL = ("diagonal", "lru", "rtu")
+ALL = WITH_MATRICES + DIAGONAL
 
 SENSITIVITIES = [
-    Entry("rtrl", lambda seed: nk.rtrl(), "exact", ALL),
-    Entry("snap(many)", lambda seed: nk.snap(UNITS), "exact", ALL),
-    Entry("truncated(long)", lambda seed: nk.truncated(10), "exact", ALL),
-    Entry("truncated(2)", lambda seed: nk.truncated(2), "biased", ALL),
-    Entry("snap(1)", lambda seed: nk.snap(1), "biased", WITH_MATRICES),
-    Entry("immediate", lambda seed: nk.immediate(), "biased", ALL),
-    Entry("uoro", nk.uoro, "unbiased", ALL),
-    Entry("nobacktrack", nk.nobacktrack, "unbiased", ALL),
-    Entry("kronecker_rtrl", nk.kronecker_rtrl, "unbiased", WITH_MATRICES),
+    Entry("rtrl", lambda seed: nk.sensitivity.rtrl(), "exact", ALL),
+    Entry("snap(many)", lambda seed: nk.sensitivity.snap(UNITS), "exact", ALL),
+    Entry("diagonal", lambda seed: nk.sensitivity.diagonal(), "exact", DIAGONAL),
+    Entry("snap(1), diagonal cells", lambda seed: nk.sensitivity.snap(1), "exact", DIAGONAL),
+    Entry("truncated(long)", lambda seed: nk.sensitivity.truncated(10), "exact", ALL),
+    Entry("truncated(2)", lambda seed: nk.sensitivity.truncated(2), "biased", ALL),
+    Entry("snap(1)", lambda seed: nk.sensitivity.snap(1), "biased", WITH_MATRICES),
+    Entry("immediate", lambda seed: nk.sensitivity.immediate(), "biased", ALL),
+    Entry("uoro", nk.sensitivity.uoro, "unbiased", ALL),
+    Entry("nobacktrack", nk.sensitivity.nobacktrack, "unbiased", ALL),
+    Entry("kronecker_rtrl", nk.sensitivity.kronecker_rtrl, "unbiased", WITH_MATRICES),
 ]
 
 

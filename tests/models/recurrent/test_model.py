@@ -1,5 +1,7 @@
 """A recurrent model under the engine: theta+init, resets, state correction, foreign cells, any curvature."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,11 +83,7 @@ def test_initial_state_as_parameter_is_an_uncertain_initial_state(stream, rtol) 
     np.testing.assert_allclose(state.carry.state, reference.carry.state, rtol=10 * rtol, atol=10 * rtol)
     assert float(jnp.max(jnp.abs(state.params["start"]))) > 1e-3
     with pytest.raises(ValueError, match=r"needs sensitivity=rtrl\(\), got uoro\(\)"):
-        nk.online(
-            nk.recurrent_model(
-                plain.cell, plain.readout, params, lambda p: p["start"], nk.families.Bernoulli(), sensitivity=nk.uoro()
-            )
-        ).init(params)
+        nk.online(dataclasses.replace(extended, sensitivity=nk.sensitivity.uoro())).init(params)
 
 
 def test_a_cell_that_declares_nothing_learns_the_same(stream, rtol) -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 import natkal as nk
 from natkal.models.recurrent.model import _cap
 from tests.conftest import FLOAT64
-from tests.models.recurrent.registry import ALL, SENSITIVITIES, UNITS, cell
+from tests.models.recurrent.registry import ALL, DIAGONAL, SENSITIVITIES, UNITS, cell
 
 STEPS, INPUTS, DRAWS, LEVEL = 6, 2, 2000, 1e-3
 KINDS = {kind: [entry for entry in SENSITIVITIES if entry.kind == kind] for kind in ("exact", "biased", "unbiased")}
@@ -70,6 +70,8 @@ def everything(name: str):
 def test_exact_ones_are_back_propagation_through_time(name, rtol) -> None:
     found, expected = everything(name)
     for entry in KINDS["exact"]:
+        if name not in entry.cells:
+            continue
         np.testing.assert_allclose(found[entry.name][0], expected, rtol=rtol, atol=rtol, err_msg=entry.name)
 
 
@@ -125,19 +127,23 @@ def test_snap_keeps_what_the_wiring_reaches(rtol) -> None:
     def kept(sensitivity):
         return sensitivity.rows(system, advance(model, sensitivity, jnp.ones((2, 1))), jnp.eye(UNITS))
 
-    exact, one, two, three = jax.jit(lambda: [kept(s) for s in (nk.rtrl(), nk.snap(1), nk.snap(2), nk.snap(3))])()
+    snaps = [nk.sensitivity.snap(steps) for steps in (1, 2, 3)]
+    exact, one, two, three = jax.jit(lambda: [kept(s) for s in (nk.sensitivity.rtrl(), *snaps)])()
     np.testing.assert_allclose(two, exact, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(three, exact, rtol=rtol, atol=rtol)
     assert np.abs(one - exact).max() > 1e-3
     assert (np.count_nonzero(one, axis=0) <= 1).all()
 
 
-def test_snap_is_exact_for_a_diagonal_cell(rtol) -> None:
-    model, _ = network("diagonal")
-    snap = nk.snap(1)
-    assert snap.init(model.system, None).shape == (1, model.size)
-    matrix, _ = jax.jit(lambda: sensitivity_after("diagonal", snap))()
-    np.testing.assert_allclose(matrix, everything("diagonal")[1], rtol=rtol, atol=rtol)
+@pytest.mark.parametrize("name", DIAGONAL)
+def test_a_trace_is_one_number_per_parameter_and_state_leaf(name) -> None:
+    """Nothing is kept for the readout, which feeds no unit."""
+    model, _ = network(name)
+    fed = sum(np.size(leaf) for leaf in jax.tree.leaves(model.params["cell"]))
+    kept = nk.sensitivity.diagonal().init(model.system, None)
+    assert sum(trace.size for trace in kept) == len(jax.tree.leaves(model.state)) * fed
+    assert model.sensitivity == nk.sensitivity.diagonal()
+    assert nk.sensitivity.snap(1).init(model.system, None).shape == (len(jax.tree.leaves(model.state)), model.size)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
@@ -169,12 +175,17 @@ def test_what_a_sensitivity_cannot_do_is_said() -> None:
         nk.recurrent_model, cell, lambda w, s, u: s, jnp.zeros(1), jnp.zeros(1), nk.families.Gaussian(1.0)
     )
     with pytest.raises(ValueError, match="must know which unit each parameter feeds"):
-        nk.online(build(sensitivity=nk.snap(1))).init(jnp.zeros(1))
+        nk.online(build(sensitivity=nk.sensitivity.snap(1))).init(jnp.zeros(1))
+    refusal = r"diagonal\(\) is exact only where no unit reads another; use nk.cells.lru"
+    with pytest.raises(ValueError, match=refusal):
+        nk.sensitivity.diagonal().init(network("gru")[0].system, None)
+    with pytest.raises(ValueError, match=refusal):
+        nk.online(build(sensitivity=nk.sensitivity.diagonal())).init(jnp.zeros(1))
     with pytest.raises(ValueError, match="whose weights are matrices"):
-        nk.online(build(sensitivity=nk.kronecker_rtrl())).init(jnp.zeros(1))
+        nk.online(build(sensitivity=nk.sensitivity.kronecker_rtrl())).init(jnp.zeros(1))
     with pytest.raises(ValueError, match=r"state_cov: an uncertain state .* needs sensitivity=rtrl\(\)"):
-        build(sensitivity=nk.uoro(), state_cov=1.0)
+        build(sensitivity=nk.sensitivity.uoro(), state_cov=1.0)
     with pytest.raises(ValueError, match=r"process_noise: must be a number, 1 variances or a \(1, 1\) matrix"):
         build(process_noise=np.ones(3))
     with pytest.raises(ValueError, match="steps: must be at least 1, got 0"):
-        nk.truncated(0)
+        nk.sensitivity.truncated(0)

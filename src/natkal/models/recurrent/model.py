@@ -1,7 +1,7 @@
 """Models with a state: the parameters act through the whole past, and G carries that dependence."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -14,8 +14,11 @@ from jax.typing import ArrayLike
 from natkal.families.base import Family
 from natkal.models.base import Feed, Linearization, Rollout, ravel, ravel_rows
 from natkal.models.modules import is_module, recurrent_parts
-from natkal.models.recurrent.cells import Cell, readout, readout_params
-from natkal.models.recurrent.sensitivity import Rtrl, Sensitivity, rtrl
+from natkal.models.networks import mlp_apply, mlp_params
+from natkal.models.recurrent.cells.base import Cell, readout_params
+from natkal.models.recurrent.sensitivity.base import Sensitivity
+from natkal.models.recurrent.sensitivity.exact import rtrl
+from natkal.models.recurrent.sensitivity.traces import diagonal
 from natkal.models.recurrent.system import Local, System
 from natkal.models.rollout import unroll
 from natkal.rows import Rows, dense_rows
@@ -23,6 +26,10 @@ from natkal.typing import Array, Float, Int, Params
 
 SENSITIVITY_CAP = 1e4
 """Largest norm of G (of each of its factors, where it has several) unless told otherwise."""
+
+
+EXACT = rtrl()
+"""The sensitivity unless told otherwise."""
 
 
 class RecurrentCarry(NamedTuple):
@@ -55,6 +62,11 @@ class RecurrentModel:
     def size(self) -> int:
         """How many numbers the parameters hold (p)."""
         return self.system.size
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the state is uncertain even when theta is known."""
+        return self.state_cov is not None or self.process_noise is not None
 
     @cached_property
     def system(self) -> System:
@@ -178,9 +190,7 @@ class RecurrentModel:
         W <- W - W H' C C' H W,  G <- G - W H' C C' A,  s <- s + G step + W H' (e - C C' A step).
         """
         cov = moved.state_cov
-        exact = self.sensitivity
         assert cov is not None
-        assert isinstance(exact, Rtrl)
         image, jacobian = cov @ by_state.T, dense_rows(rows)
         gain_root = image @ factor
         corrected = (
@@ -190,7 +200,7 @@ class RecurrentModel:
         )
         conditioned = RecurrentCarry(
             state=moved.state,
-            sensitivity=exact.condition(moved.sensitivity, gain_root, factor.T @ jacobian),
+            sensitivity=self.sensitivity.condition(moved.sensitivity, gain_root, factor.T @ jacobian),
             state_cov=cov - gain_root @ gain_root.T,
             capped=moved.capped,
         )
@@ -201,7 +211,7 @@ class RecurrentModel:
         return carry._replace(state=state if self.project is None else self.project(state))
 
     def _initial_cov(self) -> Float[Array, "n n"] | None:
-        if self.state_cov is None and self.process_noise is None:
+        if not self.uncertain:
             return None
         return _as_matrix(0.0 if self.state_cov is None else self.state_cov, self.system)
 
@@ -251,7 +261,7 @@ def recurrent_model(
     state: Any = None,
     family: Family | None = None,
     *,
-    sensitivity: Sensitivity | None = None,
+    sensitivity: Sensitivity = EXACT,
     state_correction: bool = True,
     project: Callable[[Any], Any] | None = None,
     state_cov: ArrayLike | None = None,
@@ -291,8 +301,7 @@ def recurrent_model(
             if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
                 where = f"{name}{jax.tree_util.keystr(path)}"
                 raise ValueError(f"{where}: has dtype {jnp.result_type(leaf)}; every leaf must be floating point")
-    chosen = rtrl() if sensitivity is None else sensitivity
-    if not isinstance(chosen, Rtrl) and (state_cov is not None or process_noise is not None):
+    if not sensitivity.full and (state_cov is not None or process_noise is not None):
         name = "state_cov" if state_cov is not None else "process_noise"
         raise ValueError(f"{name}: an uncertain state changes all of d s / d theta; it needs sensitivity=rtrl()")
     if not sensitivity_cap > 0:
@@ -304,7 +313,7 @@ def recurrent_model(
         state=state,
         family=family,
         outputs=family,
-        sensitivity=chosen,
+        sensitivity=sensitivity,
         state_correction=state_correction,
         project=project,
         state_cov=state_cov,
@@ -320,8 +329,14 @@ def recurrent_model(
     return model
 
 
-def recurrent_network(key: Array, cell: Cell, inputs: int, family: Family, **options: Any) -> RecurrentModel:
+def recurrent_network(
+    key: Array, cell: Cell, inputs: int, family: Family, *, hidden: Sequence[int] = (), **options: Any
+) -> RecurrentModel:
     """A ready cell with an affine readout, fed vectors of length `inputs`; `options` as for `recurrent_model`.
+
+    `hidden` gives the readout tanh layers of these sizes: what makes a network of linear units more than a linear
+    filter. Where no unit reads another and the state is known, the sensitivity is `diagonal()` unless given: it is
+    RTRL, at the cost of the forward pass.
 
     >>> import jax
     >>> import natkal as nk
@@ -329,8 +344,16 @@ def recurrent_network(key: Array, cell: Cell, inputs: int, family: Family, **opt
     89
     """
     cell_key, readout_key = jax.random.split(key)
-    params = {
-        "cell": cell.params(cell_key, inputs),
-        "readout": readout_params(readout_key, cell.units, family.raw_dim),
-    }
-    return recurrent_model(cell, readout, params, cell.state(), family, **options)
+    if hidden:
+
+        def readout(params: Params, state: Any, inputs: Any) -> Array:
+            return mlp_apply(params["readout"], cell.output(state))
+
+        readout_weights = mlp_params(readout_key, (cell.width, *hidden, family.raw_dim))
+    else:
+        readout, readout_weights = cell.readout, readout_params(readout_key, cell.width, family.raw_dim)
+    params = {"cell": cell.params(cell_key, inputs), "readout": readout_weights}
+    model = recurrent_model(cell, readout, params, cell.state(), family, **options)
+    if "sensitivity" in options or model.uncertain or not model.system.is_diagonal:
+        return model
+    return dataclasses.replace(model, sensitivity=diagonal())

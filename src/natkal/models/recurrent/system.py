@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from natkal.models.base import ravel, ravel_rows
+from natkal.models.base import flat_size, ravel, ravel_rows
 from natkal.typing import Array, Float, Params
 
 Entries = Float[Array, "r p"]
@@ -21,7 +21,7 @@ Entries = Float[Array, "r p"]
 class System:
     """`s' = cell(theta, s, u)` with s a flat vector of n numbers and theta of p.
 
-    `owners` says, for each of the p parameters, which unit it feeds, where the cell declares it (None elsewhere). The
+    `owners` says, for each of the p parameters, which unit it feeds (-1: none), where the cell declares it. The
     state then consists of `leaves` vectors with one number per unit, and d cell / d theta has one nonzero number per
     parameter and leaf: only those are ever computed. `wiring` says which unit (row) reads which (column).
     """
@@ -35,12 +35,17 @@ class System:
     @cached_property
     def size(self) -> int:
         """p."""
-        return sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
+        return flat_size(self.params)
 
     @cached_property
     def state_size(self) -> int:
         """n."""
-        return sum(np.size(leaf) for leaf in jax.tree.leaves(self.state))
+        return flat_size(self.state)
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of the parameters' leaves."""
+        return tuple(np.shape(leaf) for leaf in jax.tree.leaves(self.params))
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -56,6 +61,13 @@ class System:
     def units(self) -> int:
         """How many units the cell has: n / leaves."""
         return self.state_size // self.leaves
+
+    @cached_property
+    def is_diagonal(self) -> bool:
+        """Whether the cell declares that no unit reads another."""
+        if self.owners is None or self.wiring is None:
+            return False
+        return np.array_equal(self.wiring, np.eye(self.units, dtype=bool))
 
     @property
     def rows_kept(self) -> int:
@@ -137,8 +149,25 @@ class Local:
     @cached_property
     def entries(self) -> Entries:
         """d cell / d theta: n backward passes, or one per state leaf where owners are known."""
-        system = self.system
-        if system.owners is None:
-            return self.pull(jnp.eye(system.state_size, dtype=self.state.dtype))
-        ones = np.repeat(np.eye(system.leaves), system.units, axis=1)
-        return self.pull(jnp.asarray(ones, self.state.dtype))
+        if self.system.owners is None:
+            return self.pull(jnp.eye(self.system.state_size, dtype=self.state.dtype))
+        return ravel_rows(self._by_leaf[0])
+
+    # -- where owners are known ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _by_leaf(self) -> tuple[Params, Float[Array, "leaves n"]]:
+        """One backward pass for each state leaf, from a covector of ones on it."""
+        ones = np.repeat(np.eye(self.system.leaves), self.system.units, axis=1)
+        return jax.vmap(self._primal[1])(jnp.asarray(ones, self.state.dtype))
+
+    @property
+    def own_entries(self) -> list[Array]:
+        """`entries`, parameter leaf by parameter leaf."""
+        return jax.tree.leaves(self._by_leaf[0])
+
+    @property
+    def own_jacobian(self) -> Float[Array, "leaves leaves units"]:
+        """D of each unit, from state leaf (second) to state leaf (first), where no unit reads another."""
+        leaves, units = self.system.leaves, self.system.units
+        return self._by_leaf[1].reshape(leaves, leaves, units)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.models.recurrent.sensitivity import no_start
+from natkal.models.recurrent.sensitivity.base import Sensitivity, no_start
 from natkal.models.recurrent.system import Local, System
 from natkal.typing import Array, Float, Int
 
@@ -21,7 +21,7 @@ class Window(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Truncated:
+class Truncated(Sensitivity):
     """Back-propagation through the last k steps; build it with `truncated`."""
 
     steps: int
@@ -68,7 +68,7 @@ class Truncated:
 
 
 @dataclasses.dataclass(frozen=True)
-class Snap:
+class Snap(Sensitivity):
     """G on the entries that n steps can reach; build it with `snap`."""
 
     steps: int

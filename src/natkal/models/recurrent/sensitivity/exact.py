@@ -1,38 +1,20 @@
-"""The seam of G = d s / d theta, and its two ends: exact (RTRL), and none of the past."""
+"""The two ends: G in full, exactly (RTRL), and none of the past."""
 
 import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from typing import ClassVar
 
 import jax.numpy as jnp
 
+from natkal.models.recurrent.sensitivity.base import Sensitivity, no_start
 from natkal.models.recurrent.system import Entries, Local, System
 from natkal.typing import Array, Float
 
 
-@runtime_checkable
-class Sensitivity(Protocol):
-    """How the derivative of the state with respect to the parameters is carried along; see this folder's README."""
-
-    def init(self, system: System, start: Float[Array, "n p"] | None) -> Any:
-        """G_0: `start`, or zero where None."""
-        ...
-
-    def advance(self, system: System, state: Any, local: Local) -> Any:
-        """G <- d cell / d theta + d cell / d s G   (Def. 11), or an estimate of it."""
-        ...
-
-    def rows(self, system: System, state: Any, covectors: Float[Array, "m n"]) -> Float[Array, "m p"]:
-        """Covectors @ G."""
-        ...
-
-    def push(self, system: System, state: Any, step: Float[Array, " p"]) -> Float[Array, " n"]:
-        """G @ step."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
-class Rtrl:
+class Rtrl(Sensitivity):
     """The whole matrix G, exactly; build it with `rtrl`."""
+
+    full: ClassVar[bool] = True
 
     def init(self, system: System, start: Float[Array, "n p"] | None) -> Float[Array, "n p"]:
         """G_0."""
@@ -54,12 +36,12 @@ class Rtrl:
     def condition(
         self, state: Float[Array, "n p"], left: Float[Array, "n r"], right: Float[Array, "r p"]
     ) -> Float[Array, "n p"]:
-        """G - left @ right: what an observation of an uncertain state does to G (Lemma 14)."""
+        """G - left @ right."""
         return state - left @ right
 
 
 @dataclasses.dataclass(frozen=True)
-class Immediate:
+class Immediate(Sensitivity):
     """G = d cell / d theta of the last step alone; build it with `immediate`."""
 
     def init(self, system: System, start: Float[Array, "n p"] | None) -> Entries:
@@ -78,12 +60,6 @@ class Immediate:
     def push(self, system: System, state: Entries, step: Float[Array, " p"]) -> Float[Array, " n"]:
         """d cell / d theta @ step."""
         return system.push(state, step)
-
-
-def no_start(name: str, start: Array | None) -> None:
-    """Refuse an initial state that depends on the parameters, which only the exact G can start from."""
-    if start is not None:
-        raise ValueError(f"state: a function of the parameters needs sensitivity=rtrl(), got {name}()")
 
 
 def rtrl() -> Rtrl:

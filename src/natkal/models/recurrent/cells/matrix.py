@@ -1,4 +1,4 @@
-"""Ready cells. Each weight feeds one unit, and each says so: what `rtrl`, `snap` and `kronecker_rtrl` exploit."""
+"""Cells whose units read each other through a matrix: vanilla, linear, leaky, and gated."""
 
 import abc
 import dataclasses
@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.models.recurrent.cells.base import UnitCell
 from natkal.typing import Array, Float, Params
 
 RECURRENT_GAIN = 0.8
@@ -15,13 +16,12 @@ RECURRENT_GAIN = 0.8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Cell(abc.ABC):
-    """`s' = combine(s, u W_in + b, s W_rec)`, reading its weights from `params["cell"]`.
+class MatrixCell(UnitCell):
+    """`s' = combine(s, u W_in + b, s W_rec)`.
 
     `links` is a (units, units) boolean matrix, true where unit i reads unit j; None for all.
     """
 
-    units: int
     links: np.ndarray | None = None
     gates: ClassVar[int] = 1
 
@@ -39,32 +39,17 @@ class Cell(abc.ABC):
             "bias": jnp.zeros(width),
         }
 
-    def state(self) -> Any:
-        """Every unit at rest."""
-        return jnp.zeros(self.units)
-
-    def __call__(self, params: Params, state: Any, inputs: Float[Array, " inputs"]) -> Any:
+    def advance(self, weights: Params, state: Any, inputs: Float[Array, " inputs"]) -> Any:
         """The next state."""
-        weights = params["cell"]
-        driven, recurrent = self._preactivations(weights, state, inputs)
-        return self.combine(state, driven, recurrent)
+        return self.combine(state, *self._preactivations(weights, state, inputs))
 
     def _preactivations(self, weights: Params, state: Any, inputs: Array) -> tuple[Array, Array]:
         matrix = weights["recurrent"]
         if self.links is not None:
             matrix = jnp.where(np.tile(self.links.T, self.gates), matrix, 0)
-        return jnp.atleast_1d(inputs) @ weights["input"] + weights["bias"], _output(state) @ matrix
+        return inputs @ weights["input"] + weights["bias"], self.output(state) @ matrix
 
     # -- what sensitivities exploit -----------------------------------------------------------------------------------
-
-    def owners(self, params: Params) -> np.ndarray:
-        """For each parameter the one unit it feeds; 0 for those of the readout, which feed none."""
-        nothing = jax.tree.map(lambda leaf: np.zeros(np.shape(leaf), int), params)
-        mine = {
-            name: np.broadcast_to(np.arange(np.shape(leaf)[-1]) % self.units, np.shape(leaf))
-            for name, leaf in params["cell"].items()
-        }
-        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves({**nothing, "cell": mine})])
 
     @property
     def wiring(self) -> np.ndarray:
@@ -79,6 +64,7 @@ class Cell(abc.ABC):
 
     def factors(self, params: Params, state: Any, inputs: Array) -> tuple[tuple[dict[str, Array], Array], ...]:
         """For each group, the vectors its weights multiply, and d s' / d (their product), (n, gates units)."""
+        inputs = jnp.atleast_1d(inputs)
         driven, recurrent = self._preactivations(params["cell"], state, inputs)
 
         def following(driven: Array, recurrent: Array) -> Array:
@@ -86,10 +72,10 @@ class Cell(abc.ABC):
 
         by_drive, by_state = jax.jacfwd(following, argnums=(0, 1))(driven, recurrent)
         ones = jnp.ones((), driven.dtype)
-        return ({"input": jnp.atleast_1d(inputs), "bias": ones}, by_drive), ({"recurrent": _output(state)}, by_state)
+        return ({"input": inputs, "bias": ones}, by_drive), ({"recurrent": self.output(state)}, by_state)
 
 
-class Tanh(Cell):
+class Tanh(MatrixCell):
     """`s' = tanh(u W_in + b + s W_rec)`."""
 
     def combine(self, state: Any, driven: Array, recurrent: Array) -> Any:
@@ -97,7 +83,7 @@ class Tanh(Cell):
         return jnp.tanh(driven + recurrent)
 
 
-class Linear(Cell):
+class Linear(MatrixCell):
     """`s' = u W_in + b + s W_rec`: a linear state space model."""
 
     def combine(self, state: Any, driven: Array, recurrent: Array) -> Any:
@@ -106,7 +92,7 @@ class Linear(Cell):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Leaky(Cell):
+class Leaky(MatrixCell):
     """`s' = (1 - leak) s + leak tanh(u W_in + b + s W_rec)`."""
 
     leak: float = 0.3
@@ -116,7 +102,7 @@ class Leaky(Cell):
         return (1 - self.leak) * state + self.leak * jnp.tanh(driven + recurrent)
 
 
-class Gru(Cell):
+class Gru(MatrixCell):
     """A gated recurrent unit whose reset gate acts after the recurrent product, so that each weight feeds one unit.
 
     r, z = sigmoid(..), c = tanh(driven_c + r * recurrent_c), s' = z s + (1 - z) c.
@@ -132,7 +118,7 @@ class Gru(Cell):
         return keep * state + (1 - keep) * candidate
 
 
-class Lstm(Cell):
+class Lstm(MatrixCell):
     """A long short-term memory: the state is (output, memory), and the forget gate starts open (bias 1)."""
 
     gates = 4
@@ -151,48 +137,6 @@ class Lstm(Cell):
         enter, forget, leave, candidate = jnp.split(driven + recurrent, 4)
         memory = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
         return jax.nn.sigmoid(leave) * jnp.tanh(memory), memory
-
-
-class Diagonal(Cell):
-    """`s'_i = a_i s_i + (1 - a_i) tanh(u W_in + b)_i` with learned `a = sigmoid(decay)`; `snap(1)` is exact."""
-
-    def params(self, key: Array, inputs: int) -> Params:
-        """Memories from about one step to about a hundred."""
-        weights = super().params(key, inputs)
-        return {"input": weights["input"], "bias": weights["bias"], "decay": jnp.linspace(-2.0, 4.6, self.units)}
-
-    def _preactivations(self, weights: Params, state: Any, inputs: Array) -> tuple[Array, Array]:
-        return jnp.atleast_1d(inputs) @ weights["input"] + weights["bias"], weights["decay"]
-
-    def combine(self, state: Any, driven: Array, recurrent: Array) -> Any:
-        """A leaky unit with its own learned leak."""
-        keep = jax.nn.sigmoid(recurrent)
-        return keep * state + (1 - keep) * jnp.tanh(driven)
-
-    @property
-    def wiring(self) -> np.ndarray:
-        """Every unit reads itself alone."""
-        return np.eye(self.units, dtype=bool)
-
-    @property
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The decays multiply nothing."""
-        return ()
-
-
-def _output(state: Any) -> Float[Array, " units"]:
-    """The part of the state that units read: the first leaf."""
-    return jax.tree.leaves(state)[0]
-
-
-def readout_params(key: Array, units: int, outputs: int) -> Params:
-    """Weights `N(0, 1/units)` and zero biases."""
-    return {"weight": jax.random.normal(key, (units, outputs)) / np.sqrt(units), "bias": jnp.zeros(outputs)}
-
-
-def readout(params: Params, state: Any, inputs: Any) -> Float[Array, " outputs"]:
-    """An affine map of the units' outputs, with the weights in `params["readout"]`."""
-    return _output(state) @ params["readout"]["weight"] + params["readout"]["bias"]
 
 
 def tanh(units: int, links: np.ndarray | None = None) -> Tanh:
@@ -220,8 +164,3 @@ def gru(units: int, links: np.ndarray | None = None) -> Gru:
 def lstm(units: int, links: np.ndarray | None = None) -> Lstm:
     """Long short-term memory."""
     return Lstm(units, links)
-
-
-def diagonal(units: int) -> Diagonal:
-    """Units that remember by themselves and do not read each other."""
-    return Diagonal(units)

@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
 from natkal.models.base import ravel_rows
-from natkal.models.recurrent.sensitivity import no_start
+from natkal.models.recurrent.sensitivity.base import Sensitivity, no_start
 from natkal.models.recurrent.system import Local, System
 from natkal.typing import Array, Float
 
@@ -23,7 +23,7 @@ class RankOne(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _RankOneSensitivity:
+class _RankOneSensitivity(Sensitivity):
     seed: ArrayLike
 
     def init(self, system: System, start: Float[Array, "n p"] | None) -> RankOne:
@@ -90,7 +90,7 @@ class Kronecker(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class KroneckerRtrl:
+class KroneckerRtrl(Sensitivity):
     """One Kronecker product per weight matrix; build it with `kronecker_rtrl`."""
 
     seed: ArrayLike
