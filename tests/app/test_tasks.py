@@ -53,8 +53,11 @@ def test_real_data_sets_get_the_task_people_give_them():
         (["-1", "1"], "binary"),
         (["0", "1", "2"] * 5, "multiclass"),
         (["1"] * 500 + ["2"] * 300 + ["7"] + ["9"] * 40, "multiclass"),  # a rare class is one
+        (["0"] * 500 + ["1"] * 499 + ["2"], "multiclass"),
         (text(RNG.poisson(6, 1000)), "count"),
-        (text(RNG.poisson(3, 200)), "count"),  # the largest values appear once
+        (text(RNG.poisson(3, 1000)), "count"),
+        (text(np.repeat(np.arange(8), [10, 25, 30, 20, 9, 4, 2, 1])), "count"),  # the largest value appears once
+        (text(np.repeat(np.arange(3, 9), [10, 53, 681, 638, 199, 18])), "multiclass"),  # marks: hardly spread
         (text(RNG.negative_binomial(2, 0.1, 1000)), "count"),
         (text(RNG.poisson(200, 1000)), "regression"),
         (text(RNG.integers(18, 90, 1000)), "regression"),  # ages
