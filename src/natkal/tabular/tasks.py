@@ -21,7 +21,7 @@ USUAL_PAIRS = ((0.0, 1.0), (1.0, 2.0), (-1.0, 1.0))
 COUNT_START, COUNT_MEAN = 3, 30
 """Counts begin at 3 or below and have a mean below 30."""
 LEAST_DISPERSION, MOST_CLUMPING = 0.7, 10
-"""Variance of counts: at least 0.7 times their mean (Poisson: the mean), at most mean + 10 mean^2 (negative binomial)."""
+"""Variance of counts: at least 0.7 of their mean (Poisson: 1), at most mean + 10 mean^2 (negative binomial)."""
 TAIL, TAIL_ROWS = 2.0, 50
 """The largest of 50 counts or more lies 2 standard deviations above their mean, that of evenly spread codes below."""
 HUMP_VALUES = 6
