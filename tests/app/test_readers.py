@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from natkal.app.reading import csv_rows, lines, number_blocks
-from natkal.app.reading.csv_rows import CsvRows, read_header
+from natkal.app.reading.csv_header import read_header
+from natkal.app.reading.csv_rows import CsvRows
 from natkal.app.reading.json_rows import JsonRows, parse
 from natkal.app.reading.lines import LineReader
 from natkal.tabular.errors import StreamError
@@ -42,7 +43,7 @@ def read_all(reader) -> tuple[list[tuple], list[tuple[int, str]], int]:
 
 def read_csv(data: bytes, stream=None, numeric=()):
     reader = LineReader(stream or io.BytesIO(data))
-    names, delimiter = read_header(reader.read_line(), "f.csv")
+    names, delimiter = read_header(reader, "f.csv")
     rows = CsvRows(reader, names, delimiter, "f.csv", 0)
     rows.numeric = numeric
     return read_all(rows)
@@ -119,11 +120,36 @@ def test_a_line_of_many_megabytes_is_dropped_without_being_kept(monkeypatch):
 
 @pytest.mark.parametrize(
     ("header", "complaint"),
-    [(b"a,a\n", "twice"), (b"a,,b\n", "column 2"), (b"\n", "no name|empty"), (b"\xff\n", "UTF-8"), (b'"a\n', "header")],
+    [
+        (b"a,a\n", "twice"),
+        (b"column 2,\n", "twice"),
+        (b"\n , \n", "is empty"),
+        (b"", "is empty"),
+        (b"\xff,a\n", "UTF-8"),
+        (b"a\0,b\n", "NUL"),
+        (b'"a\n', "header"),
+        (b"\n" * 20_000, "lines are blank"),
+    ],
 )
 def test_bad_headers_stop_the_run(header, complaint):
     with pytest.raises(StreamError, match=complaint):
-        read_header(header, "f.csv")
+        read_header(LineReader(io.BytesIO(header)), "f.csv")
+
+
+@pytest.mark.parametrize(
+    ("header", "names", "delimiter", "line"),
+    [
+        (b",a,b\n", ["column 1", "a", "b"], ",", 2),
+        (b"a;b;\n", ["a", "b", "column 3"], ";", 2),
+        (b"\n \r\n,,\na,b\n", ["a", "b"], ",", 5),
+        (b'"a, really, long";b\n', ["a, really, long", "b"], ";", 2),
+        (b'"two\nlines",b\n', ["two\nlines", "b"], ",", 3),
+    ],
+)
+def test_headers_as_spreadsheets_and_pandas_write_them(header, names, delimiter, line):
+    reader = LineReader(io.BytesIO(header + b"1,2,3\n"))
+    assert read_header(reader, "f.csv") == (names, delimiter)
+    assert reader.line == line
 
 
 @pytest.mark.parametrize(
@@ -137,6 +163,9 @@ def test_bad_headers_stop_the_run(header, complaint):
         (b'{"a": "\0"}', "NUL"),
         (b'{"a": "\xff"}', "UTF-8"),
         (b"[" * 100_000, "nested too deeply|not JSON"),
+        (b'{"a": "\\ud800"}', r"half of a surrogate pair, \ud800"),
+        (b'{"\\uDFFF": 1}', "half of a surrogate pair"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "too many digits"),
     ],
 )
 def test_json_rows_that_are_wrong(line, reason):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from natkal.tabular import cells
+from natkal.tabular.columns import calendar
 from natkal.tabular.errors import StreamError
-from natkal.tabular.features import Encoder, calendar
-from natkal.tabular.schema import Schema, guess_task, infer
+from natkal.tabular.features import Encoder
+from natkal.tabular.schema import Schema, infer
 from natkal.tabular.table import Position, Rows
 
 SAMPLE = {
@@ -38,24 +39,6 @@ def test_types_are_inferred():
     assert schema.ignored == {"empty": "empty in the first rows"}
     assert (schema.targets[0].task, schema.targets[0].classes) == ("binary", ("0", "1"))
     assert Schema.from_json(schema.to_json()) == schema
-
-
-@pytest.mark.parametrize(
-    ("values", "task"),
-    [
-        (["a", "b", "a"], "binary"),
-        (["a", "b", "c"], "multiclass"),
-        ([True, False], "binary"),
-        (["0", "1", "1"], "binary"),
-        (["0", "1", "2"], "multiclass"),
-        ([str(i) for i in range(40)], "count"),
-        ([str(i - 20) for i in range(40)], "regression"),
-        (["0.5", "1.25", "-3"], "regression"),
-        (["0.5", "1.25", "1.1", "1.2", "400"], "positive"),
-    ],
-)
-def test_task_follows_from_the_target(values, task):
-    assert guess_task(values)[0] == task
 
 
 def test_features_can_be_chosen():
@@ -95,7 +78,7 @@ def test_rows_become_numbers():
 
 
 def test_a_vocabulary_grows_with_good_rows_only_and_ends_in_other():
-    encoder = Encoder(infer({"city": ["a", "b", "a", "b"], "y": ["0", "1", "0", "1"]}, ["y"]))
+    encoder = Encoder(infer({"city": ["a", "b", "a", "b"], "y": ["0", "1", "0", "1"]}, ["y"], classes="01"))
     slots = encoder.width
     words = [f"w{i}" for i in range(10)]
     encoded = encoder.encode(rows_of({"city": ["bad", *words], "y": ["7", *["1"] * 10]}))

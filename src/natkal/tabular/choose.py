@@ -169,7 +169,7 @@ class Memory:
             cell_key, readout_key = jax.random.split(jax.random.key(seed))
             return {
                 "cell": cell.params(cell_key, shape.columns),
-                "readout": cells.readout_params(readout_key, cell.units, outputs),
+                "readout": cells.readout_params(readout_key, cell.width, outputs),
             }
 
         return jax.jit(draw)()
@@ -182,7 +182,7 @@ class Memory:
             return cell(params, state, inputs.features * mask)
 
         def read(params: Params, state: Any, inputs: Inputs) -> Array:
-            return _known_classes(cells.readout(params, state, inputs.features * mask), inputs.known)
+            return _known_classes(cell.readout(params, state, inputs.features * mask), inputs.known)
 
         return recurrent_model(advance, read, params, cell.state(), family)
 

@@ -15,15 +15,17 @@ TASKS = ("regression", "binary", "multiclass", "count", "positive")
 MOST = 0.9
 """A column is what at least this share of its first cells look like."""
 FEW_CLASSES, MEAN_REPEATS, SINGLE_SHARE = 12, 5, 0.25
-"""Whole numbers are classes if at most 12 differ, each appears 5 times on average, and at most a quarter only once."""
+"""Whole numbers are classes if at most 12 differ, each appears 5 times on average, and a quarter or one only once."""
 USUAL_PAIRS = ((0.0, 1.0), (1.0, 2.0), (-1.0, 1.0))
 """Two whole numbers that are classes however few rows there are."""
 COUNT_START, COUNT_MEAN = 3, 30
 """Counts begin at 3 or below and have a mean below 30."""
-LEAST_DISPERSION, MOST_CLUMPING = 0.5, 10
-"""Variance of counts: at least half their mean (Poisson: the mean), at most mean + 10 mean^2 (negative binomial)."""
+LEAST_DISPERSION, MOST_CLUMPING = 0.7, 10
+"""Variance of counts: at least 0.7 of their mean (Poisson: 1), at most mean + 10 mean^2 (negative binomial)."""
 TAIL, TAIL_ROWS = 2.0, 50
 """The largest of 50 counts or more lies 2 standard deviations above their mean, that of evenly spread codes below."""
+HUMP_VALUES = 6
+"""Fewer different values than this have no shape that tells counts from classes."""
 MANY_NAMES = 20
 """Names of which more than this many differ, nearly all of them, are no classes."""
 
@@ -123,12 +125,24 @@ def _task_of_whole_numbers(name: str, values: np.ndarray) -> tuple[str, str] | N
             f"target {name!r} is {distinct[0]:g} in all of the first {len(values):,} rows: name its --task"
         )
     single = repeats == 1
-    repeated = len(values) >= MEAN_REPEATS * len(distinct) and single.sum() <= SINGLE_SHARE * len(distinct)
-    looks_counted = _looks_counted(values)
-    rare_largest = bool(single.any() and single[-int(single.sum()) :].all() and looks_counted)
-    if tuple(distinct) in USUAL_PAIRS or (len(distinct) <= FEW_CLASSES and repeated and not rare_largest):
+    repeated = len(values) >= MEAN_REPEATS * len(distinct) and single.sum() <= max(1, SINGLE_SHARE * len(distinct))
+    counted = _looks_counted(values)
+    fading = counted and _fades_out(repeats)
+    if tuple(distinct) in USUAL_PAIRS or (len(distinct) <= FEW_CLASSES and repeated and not fading):
         return ("binary" if len(distinct) == 2 else "multiclass"), f"{len(distinct)} different whole numbers"
-    return ("count", "small whole numbers from 0 on, spread like counts") if looks_counted else None
+    return ("count", "small whole numbers from 0 on, spread like counts") if counted else None
+
+
+def _fades_out(repeats: np.ndarray) -> bool:
+    """Whether the largest values are rare as in the tail of counts: once each, or of one hump and below 1 percent."""
+    singles = int((repeats == 1).sum())
+    if singles and (repeats[-singles:] == 1).all():
+        return True
+    mode = int(repeats.argmax())
+    noise = 2 * np.sqrt(repeats[:-1] + repeats[1:])  # two standard deviations of the difference of two counts
+    steps = np.diff(repeats)
+    one_hump = (steps[:mode] > -noise[:mode]).all() and (steps[mode:] < noise[mode:]).all()
+    return bool(len(repeats) >= HUMP_VALUES and one_hump and repeats[-1] < 0.01 * repeats.sum())
 
 
 def _looks_counted(values: np.ndarray) -> bool:

@@ -152,6 +152,8 @@ def infer(
         if name not in present:
             ignored[name] = "not asked for"
             continue
+        if open_columns and not present[name]:
+            continue  # it has not appeared
         feature, reason = _feature(name, present[name], len(column), wanted.get(name), surveys[name], signs[name])
         if feature is None or (reason and name not in wanted):
             ignored[name] = reason
@@ -165,7 +167,7 @@ def infer(
         missing=missing,
         ignored=ignored | {name: "not asked for" for name in left_out if name not in sample},
         open_columns=open_columns and not wanted and missing != "reject",
-        awaited={name: kind or "" for name, kind in wanted.items() if name not in sample},
+        awaited={name: kind or "" for name, kind in wanted.items() if not present.get(name)} if open_columns else {},
     )
 
 

@@ -84,7 +84,7 @@ class JsonArrayRows:
                 at = match.end()
                 end = at
             if limit == len(data):
-                self._found.append((data[at:], origin + len(data)))
+                self._found.append((data[at:].rstrip(b"[], \t\r\n"), origin + len(data)))
                 at = len(data)
             elif end is None:
                 at, self._skipping = limit, True

@@ -139,10 +139,14 @@ class Source:
 
     def _read(self) -> Rows | None:
         while self._position.file < len(self.files):
-            with located(self._where):
-                if self._reader is None:
-                    self._reader = self._open(self._position)
-                rows = self._reader.read()
+            try:
+                with located(self._where):
+                    if self._reader is None:
+                        self._reader = self._open(self._position)
+                    rows = self._reader.read()
+            except StreamError:
+                self._let_go()
+                raise
             if rows is not None:
                 self._position = rows.position
                 return rows

@@ -65,7 +65,7 @@ def _wide(head: bytes) -> str | None:
             return name
     start = head[:4096]
     even, odd = start[::2].count(0), start[1::2].count(0)
-    if even + odd < NUL_SHARE * len(start) or min(even, odd) * 10 > max(even, odd):
+    if even + odd <= NUL_SHARE * len(start) or min(even, odd) * 10 > max(even, odd):
         return None
     return "utf-16-le" if odd > even else "utf-16-be"
 
