@@ -19,7 +19,7 @@ from benchmarks.streams.scores import HIGHER_IS_BETTER, scores
 from benchmarks.streams.stream import Stream
 
 KEPT = Path(__file__).with_name("rivals.json")
-MODULES = ("forecasters", "river_models", "vowpal", "scikit", "capymoa_models", "optimisers")
+MODULES = ("forecasters", "river_models", "vowpal", "scikit", "capymoa_models", "same_network")
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 """Names of distributions that differ from the name of their package."""
 UNSCORED_ROWS = {"classification": 0, "count": 0, "regression": 2}
