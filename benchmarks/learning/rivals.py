@@ -8,7 +8,7 @@ learned with the weights by the same optimiser, or set to the best constant in h
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -18,26 +18,11 @@ from jax.flatten_util import ravel_pytree
 
 from benchmarks.learning import networks
 from benchmarks.learning.networks import Raw
+from benchmarks.optimisers import RATES, Memory, Rule, adamw, ivon, rmsprop, sgd
 from benchmarks.streams.laws import standardised, target_scale
 from benchmarks.streams.scores import Forecast, log_loss
 from benchmarks.streams.stream import Stream
 from natkal.typing import Array
-
-RATES = tuple(float(f"{10.0**power:.3g}") for power in np.arange(-4, 0.1, 0.5))
-IVON_DECAY = 1e-4
-
-
-class Memory(NamedTuple):
-    """Two running averages of the size of theta, the number of the step, and a key."""
-
-    first: Array
-    second: Array
-    steps: Array
-    key: Array
-
-
-Slope = Callable[[Array], Array]
-Rule = Callable[[dict[str, Any], Array, Memory, Slope], tuple[Array, Memory]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,53 +35,6 @@ class Rival:
     def settings(self) -> list[dict[str, float]]:
         """Every combination."""
         return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
-
-
-def sgd(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
-    """theta <- theta - rate v,  v <- momentum v + g."""
-    velocity = setting["momentum"] * memory.first + slope(theta)
-    return theta - setting["rate"] * velocity, memory._replace(first=velocity)
-
-
-def rmsprop(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
-    """theta <- theta - rate g / sqrt(v + 1e-8),  v <- decay v + (1 - decay) g^2."""
-    gradient = slope(theta)
-    second = setting["decay"] * memory.second + (1 - setting["decay"]) * gradient**2
-    return theta - setting["rate"] * gradient / jnp.sqrt(second + 1e-8), memory._replace(second=second)
-
-
-def adamw(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
-    """Adam with decoupled weight decay (Loshchilov and Hutter, Algorithm 2); Adam itself where the decay is 0."""
-    gradient = slope(theta)
-    first = setting["beta1"] * memory.first + (1 - setting["beta1"]) * gradient
-    second = setting["beta2"] * memory.second + (1 - setting["beta2"]) * gradient**2
-    unbiased_first = first / (1 - setting["beta1"] ** memory.steps)
-    unbiased_second = second / (1 - setting["beta2"] ** memory.steps)
-    step = unbiased_first / (jnp.sqrt(unbiased_second) + 1e-8) + setting["weight_decay"] * theta
-    return theta - setting["rate"] * step, memory._replace(first=first, second=second)
-
-
-def ivon(setting: dict[str, Any], theta: Array, memory: Memory, slope: Slope) -> tuple[Array, Memory]:
-    """Variational online Newton (Shen et al. 2024, Algorithm 1), predicting with its mean.
-
-    sample = m + sigma e,  sigma^2 = 1 / (rows (h + decay));  h^ = g (sample - m) / sigma^2
-    g <- beta1 g + (1 - beta1) g^;  h <- beta2 h + (1 - beta2) h^ + (1 - beta2)^2 (h - h^)^2 / (2 (h + decay))
-    m <- m - rate (h0 + decay) (g / (1 - beta1^t) + decay m) / (h + decay)
-    """
-    beta1, beta2 = setting["beta1"], setting["beta2"]
-    hessian = jnp.where(memory.steps == 1, setting["h0"], memory.second)
-    precision = setting["rows"] * (hessian + IVON_DECAY)
-    key, draw = jax.random.split(memory.key)
-    noise = jax.random.normal(draw, theta.shape) / jnp.sqrt(precision)
-    gradient = slope(theta + noise)
-    seen = gradient * noise * precision
-    first = beta1 * memory.first + (1 - beta1) * gradient
-    correction = 0.5 * (1 - beta2) ** 2 * (hessian - seen) ** 2 / (hessian + IVON_DECAY)
-    second = beta2 * hessian + (1 - beta2) * seen + correction
-    rate = setting["rate"] * (setting["h0"] + IVON_DECAY)
-    unbiased = first / (1 - beta1**memory.steps)
-    moved = theta - rate * (unbiased + IVON_DECAY * theta) / (second + IVON_DECAY)
-    return moved, memory._replace(first=first, second=second, key=key)
 
 
 RIVALS = {

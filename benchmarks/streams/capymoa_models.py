@@ -14,13 +14,13 @@ PACKAGE = "capymoa"
 WIDE = 100
 """Above so many inputs nothing is run."""
 LONG = 10_000
-"""Above so many rows a forest has 30 trees, below it is also tried with 100."""
+"""Above so many rows a forest has 30 trees and SOKNL is left out, below a forest is also tried with 100."""
 BOOSTED_CLASSES = 4
 """Above so many classes boosting is left out: it keeps 100 trees for each class."""
 
 
 def attempts(stream: Stream) -> Iterator[Attempt]:
-    """Forests, random patches, boosted trees and neighbours."""
+    """Forests, random patches, bagging and boosted trees; for numbers also neighbours."""
     if not 0 < stream.inputs.shape[1] <= WIDE or stream.kind == "count":
         return
     for method, setting, make in _classifiers(stream) if stream.classes else _regressors(stream):
@@ -36,8 +36,6 @@ def _classifiers(stream: Stream) -> Iterator[tuple[str, str, Callable[[Any], Any
     if stream.classes <= BOOSTED_CLASSES:
         yield "SGBT", "100 trees", lambda s: classifier.StreamingGradientBoostedTrees(s)
     yield "leveraging bagging", "30 trees", lambda s: classifier.LeveragingBagging(s, ensemble_size=30)
-    for count in (5, 20):
-        yield "kNN", f"k {count}", lambda s, k=count: classifier.KNN(s, k=k)
 
 
 def _regressors(stream: Stream) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
@@ -45,7 +43,8 @@ def _regressors(stream: Stream) -> Iterator[tuple[str, str, Callable[[Any], Any]
 
     for size in (30, 100) if len(stream.targets) <= LONG else (30,):
         yield "ARF", f"{size} trees", lambda s, n=size: regressor.AdaptiveRandomForestRegressor(s, ensemble_size=n)
-    yield "SOKNL", "100 trees", lambda s: regressor.SOKNL(s)
+    if len(stream.targets) <= LONG:
+        yield "SOKNL", "100 trees", lambda s: regressor.SOKNL(s)
     yield "FIMT-DD", "defaults", lambda s: regressor.FIMTDD(s)
     yield "ORTO", "defaults", lambda s: regressor.ORTO(s)
     for count in (5, 20):

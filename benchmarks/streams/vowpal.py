@@ -13,7 +13,9 @@ from benchmarks.streams.scores import Forecast
 from benchmarks.streams.stream import Stream
 
 PACKAGE = "vowpalwabbit"
-RATES = (0.1, 0.5, 2.0, 8.0)
+RATES = (0.5, 2.0, 0.1, 8.0)
+LONG = 10_000
+"""Above so many rows only the first two rates are run."""
 WIDE = 40
 """Above so many inputs no interactions are formed."""
 FEW = 15
@@ -32,7 +34,7 @@ def attempts(stream: Stream) -> Iterator[Attempt]:
         models |= {"--cubic :::": "-q :: --cubic :::"}
     for scaled in (False, True):
         for name, options in models.items():
-            for rate in RATES:
+            for rate in RATES[:2] if len(stream.targets) > LONG else RATES:
                 given = f"{_law(stream)} {options} -l {rate:g} -b 20"
                 setting = f"{name}, rate {rate:g}, {'standardised' if scaled else 'raw'}"
                 yield Attempt("Vowpal Wabbit", setting, lambda given=given, scaled=scaled: _run(stream, given, scaled))

@@ -8,6 +8,7 @@ from benchmarks.learning import NAMES, PARTS, contest, rivals, tables
 from benchmarks.learning.ours import Ours
 from benchmarks.streams.scores import Forecast, scores
 
+from benchmarks import optimisers
 from tests.benchmarks.made_up import made_up
 
 
@@ -23,7 +24,7 @@ def test_rules_are_those_of_optax(name, rtol) -> None:
     }[name]
     slope = jax.grad(lambda theta: jnp.sum(theta**4) + theta[0] * theta[1])
     theta = other = jnp.array([1.0, -2.0, 0.5])
-    memory = rivals.Memory(jnp.zeros(3), jnp.zeros(3), jnp.zeros(()), jax.random.key(0))
+    memory = optimisers.Memory(jnp.zeros(3), jnp.zeros(3), jnp.zeros(()), jax.random.key(0))
     state = theirs.init(other)
     for _ in range(5):
         theta, memory = rival.rule(setting, theta, memory._replace(steps=memory.steps + 1), slope)
@@ -37,11 +38,11 @@ def test_ivon_finds_the_curvature_of_a_quadratic() -> None:
     """On l = a x^2 / 2 its Hessian estimate is unbiased for a, and its mean goes to the minimum."""
     curvatures = jnp.array([0.5, 2.0])
     setting = {"rate": 0.1, "beta1": 0.9, "beta2": 0.99, "h0": 1.0, "rows": 10.0}
-    memory = rivals.Memory(jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), jax.random.key(1))
+    memory = optimisers.Memory(jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), jax.random.key(1))
 
     def step(carry, _):
         theta, memory = carry
-        moved = rivals.ivon(setting, theta, memory._replace(steps=memory.steps + 1), lambda x: curvatures * x)
+        moved = optimisers.ivon(setting, theta, memory._replace(steps=memory.steps + 1), lambda x: curvatures * x)
         return moved, moved[1].second
 
     (theta, _), seen = jax.lax.scan(step, (jnp.array([1.0, -1.0]), memory), None, length=3000)
@@ -56,7 +57,7 @@ def test_a_rival_forecasts_a_law(kind, monkeypatch) -> None:
     monkeypatch.setattr(rivals, "_timed", lambda *rest: 0.0)
     found = made_up(kind)
     best, idle = (
-        rivals.best(rivals.Rival(rivals.sgd, {"rate": rates, "momentum": (0.0,)}), found)
+        rivals.best(rivals.Rival(optimisers.sgd, {"rate": rates, "momentum": (0.0,)}), found)
         for rates in ((1e-9, 0.03), (1e-9,))
     )
     lost, idled = (scores(one.forecast, found) for one in (best, idle))
