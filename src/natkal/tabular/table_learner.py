@@ -26,10 +26,11 @@ _LOOPS: dict[Any, Loop] = {}
 
 @dataclasses.dataclass(frozen=True)
 class TargetShape:
-    """One target: the name of its task, and how many classes there is room for (0 for numbers)."""
+    """One target: its task, how many classes there is room for, and how many of them are known (0 for numbers)."""
 
     task: str
     classes: int = 0
+    known: int = 0
 
 
 class TableLearner:
@@ -57,8 +58,8 @@ class TableLearner:
         self.targets = list(targets)
         lags = past_lags(options.past)
         self.pasts = [Past(target.classes, lags) for target in targets]
-        self.known = [min(target.classes, 2) if target.classes else 0 for target in targets]
-        """How many classes of each target have been seen; two at least."""
+        self.known = [target.known for target in targets]
+        """How many classes of each target are known by now."""
         self.keys: dict[str, int] = {}
         self.room = len(self.scaled)
         self._build()
@@ -88,6 +89,11 @@ class TableLearner:
             past=past.columns,
             fan_in=self.fan_in + past.columns,
         )
+
+    def with_limits(self) -> None:
+        """Predictions come with the limits of their intervals from now on."""
+        self.limits = True
+        self._build()
 
     @property
     def parameters(self) -> int:
@@ -189,9 +195,8 @@ class TableLearner:
         if count <= target.classes:
             return
         old = self.loop
-        self.targets[position] = TargetShape(target.task, max(count, 2 * target.classes))
-        if target.task == "binary":
-            self.targets[position] = TargetShape("multiclass", self.targets[position].classes)
+        task = "multiclass" if target.task == "binary" else target.task
+        self.targets[position] = TargetShape(task, max(count, 2 * target.classes), target.known)
         self._rebuild(old)
 
     def _rebuild(self, old: Loop) -> None:
@@ -251,7 +256,9 @@ class TableLearner:
     @classmethod
     def from_header(cls, options: Options, header: Mapping[str, Any], *, keyed: bool, limits: bool) -> "TableLearner":
         """A learner like the one that wrote the header, at its start; `restore` brings its numbers back."""
-        targets = [TargetShape(str(entry["task"]), int(entry["classes"])) for entry in header["targets"]]
+        targets = [
+            TargetShape(str(entry["task"]), int(entry["classes"]), int(entry["known"])) for entry in header["targets"]
+        ]
         made = cls.__new__(cls)
         made.options, made.keyed, made.limits = options, keyed, limits
         made.fan_in, made.room = int(header["fan_in"]), int(header["room"])
