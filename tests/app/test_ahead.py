@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+from natkal.app import runtime
 from natkal.app.reading import read_ahead as ahead
 from natkal.app.reading.read_ahead import Ahead
-from natkal.app import runtime
 from natkal.tabular.errors import StreamError
 from natkal.tabular.table import Position, Rows
 

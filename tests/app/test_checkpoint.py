@@ -10,11 +10,12 @@ import pytest
 
 from natkal.app.session import checkpoint
 from natkal.app.session.session import Session
+from natkal.drivers import storage
 from natkal.tabular.errors import CheckpointError, StreamError
 from tests.app.garbage import damaged
 from tests.app.support import csv_text, learn, table
 
-HEADER = {"format": 1, "note": "ü", "numbers": [1, 2.5, 1e-300]}
+HEADER = {"format": 2, "note": "ü", "numbers": [1, 2.5, 1e-300]}
 ARRAYS = {
     "cov": np.arange(12.0).reshape(3, 4),
     "scalar": np.array(7, np.uint32),
@@ -72,10 +73,13 @@ def test_forged_contents_are_refused(run):
         (header, {**arrays, cov: arrays[cov].astype(np.float32)}),
         (header, {name: value for name, value in arrays.items() if name != cov}),
         (header, {**arrays, "extra": np.zeros(3)}),
-        ({**header, "format": 2}, arrays),
+        ({**header, "format": 1}, arrays),
         ({**header, "held": ["a"] * 10}, arrays),
         ({**header, "queued": 10**12}, arrays),
-        ({**header, "keys": [str(i) for i in range(100)]}, arrays),
+        ({**header, "queued": [0] * 7}, arrays),
+        ({**header, "learner": {**header["learner"], "keys": [str(i) for i in range(100)]}}, arrays),
+        ({**header, "learner": {**header["learner"], "room": 10**9}}, arrays),
+        ({**header, "counts": {**header["counts"], "read": "many"}}, arrays),
         ({**header, "settings": {}}, arrays),
         ({**header, "settings": {**header["settings"], "model": "os:kill"}}, arrays),
         ({**header, "settings": {**header["settings"], "model": "mlp:1000000,1000000"}}, arrays),
@@ -93,7 +97,7 @@ def test_a_payload_that_lies_about_its_size_is_refused(tmp_path):
     lie = json.dumps({"x": {"dtype": "F64", "shape": [1 << 40], "data_offsets": [0, 8 << 40]}}).encode()
     payload = struct.pack("<Q", len(lie)) + lie
     text = b"{}"
-    fixed = checkpoint.FIXED.pack(checkpoint.MAGIC, len(text), len(payload), checkpoint._digest(text, payload))
+    fixed = storage.FIXED.pack(storage.MAGIC, len(text), len(payload), storage._digest(text, payload))
     path = tmp_path / "lie.nk"
     path.write_bytes(fixed + text + payload)
     with pytest.raises(CheckpointError, match="payload"):
@@ -119,7 +123,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(storage.os, "fsync", full)
     with pytest.raises(StreamError, match=r"No space left on device.*the last checkpoint is kept"):
         checkpoint.write(tmp_path, {"format": 1}, ARRAYS)
     assert (tmp_path / checkpoint.CURRENT).read_bytes() == before

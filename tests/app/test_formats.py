@@ -6,12 +6,12 @@ import json
 
 import numpy as np
 import pytest
+from natkal.tabular.settings import Settings
 
 from natkal.app.reading import json_array, json_rows, lines
 from natkal.app.reading.first_rows import look
 from natkal.app.reading.source import Source
 from natkal.tabular.errors import StreamError
-from natkal.tabular.settings import Settings
 from natkal.tabular.table import Position
 
 

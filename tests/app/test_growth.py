@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from natkal.tabular.settings import Settings
 
 from natkal.app.reading import lines
 from natkal.app.reading.first_rows import look
@@ -12,7 +13,6 @@ from natkal.tabular import features
 from natkal.tabular.errors import StreamError
 from natkal.tabular.features import Encoded, Encoder
 from natkal.tabular.schema import Schema, infer
-from natkal.tabular.settings import Settings
 from natkal.tabular.table import Rows
 from tests.app.test_schema import rows_of
 

@@ -80,7 +80,7 @@ def test_rows_without_a_label_are_predicted_and_skipped(tmp_path):
     session = learn(tmp_path / "run", tmp_path / "d.csv", predictions=str(tmp_path / "p.csv"))
     assert vars(session.counts) == {"read": 101, "learned": 90, "rejected": 0, "skipped": 11}
     written = (tmp_path / "p.csv").read_text().splitlines()
-    assert written[0] == "line,observed,predicted,p(0),p(1)"
+    assert written[0] == "line,observed,predicted,p(0),p(1),p(other)"
     assert len(written) == 101
     assert written[41].split(",")[:2] == ["42", ""]
 
@@ -220,7 +220,7 @@ def test_more_rows_later_go_on_where_the_run_ended(tmp_path):
         {"model": "gru:2", "sequence": "s"},
         {"model": "gru:2", "sequence": "s", "key": "k"},
         {"key": "k", "label_delay": 4},
-        {"learner": "auto"},
+        {"learner": "auto", "budget": "fast"},
     ],
 )
 def test_memories_keys_and_late_labels_resume_exactly(tmp_path, small_chunks, changes):
@@ -245,7 +245,7 @@ def test_memories_keys_and_late_labels_resume_exactly(tmp_path, small_chunks, ch
     [
         ({"sequence": "a"}, "--sequence: is for models with memory"),
         ({"model": "gru:4", "label_delay": 3}, "--label-delay: a model with memory must learn the rows in their order"),
-        ({"model": "lstm:0"}, "--model: write lstm:32"),
+        ({"model": "lstm:0"}, "model: write lstm:8"),
     ],
 )
 def test_what_does_not_go_together_is_refused(tmp_path, changes, complaint):

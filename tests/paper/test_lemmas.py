@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from natkal.compiling import run_once
 from natkal.families import (
     Bernoulli,
     Binomial,
@@ -19,7 +20,6 @@ from natkal.families import (
     Product,
 )
 from natkal.paper import appendix, fisher, gradient, kalman
-from natkal.compiling import run_once
 from natkal.paper.support import finite_support
 
 FAMILIES = [

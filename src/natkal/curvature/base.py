@@ -112,6 +112,14 @@ class Curvature(Protocol):
         """The same covariance as another form of this structure keeps it."""
         return state
 
+    def embed(self, state: Any, larger: Any, places: Any) -> Any:
+        """The state of a larger parameter vector: `state` where it was known, the prior of `larger` elsewhere.
+
+        Parameter i of the small vector is parameter `places[i]` (a NumPy array) of the large one; what is new is
+        independent of what was known.
+        """
+        raise ValueError(f"{type(self).__name__}: a state of this structure cannot be made larger")
+
     def to_dense(self, state: Any) -> Float[Array, "p p"]:
         """The covariance matrix P in full."""
         ...

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Hashable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
 from natkal.curvature.prior import prior_root
 from natkal.curvature.projected import Look, Projected, combine, inner_products, needs_prior, precision, squares
-from natkal.curvature.units import Layers, Layout, Piece, find_layers, merge, starts
+from natkal.curvature.units import Layers, Layout, Piece, find_layers, layer_places, merge, starts
 from natkal.rows import Outer, Rows
 from natkal.typing import Array, Float
 
@@ -96,6 +96,16 @@ class Blocks(Projected[BlocksState]):
             for cov, image in zip(state.covs, look.images, strict=True)
         ]
         return BlocksState(covs=tuple(covs), prior=state.prior, groups=state.groups)
+
+    def embed(self, state: BlocksState, larger: BlocksState, places: Any) -> BlocksState:
+        """The old blocks within the new ones; units and inputs that are new have their prior."""
+        covs = []
+        for own, wide, small, large in zip(
+            state.covs, larger.covs, state.groups.layers, larger.groups.layers, strict=True
+        ):
+            inputs, units = layer_places(small, large, places)
+            covs.append(wide.at[units[:, None, None], inputs[None, :, None], inputs[None, None, :]].set(own))
+        return larger._replace(covs=tuple(covs))
 
     def solve(self, state: BlocksState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""

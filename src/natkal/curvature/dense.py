@@ -75,6 +75,11 @@ class Dense:
             declined=state._replace(cov=learned.declined),
         )
 
+    def embed(self, state: DenseState, larger: DenseState, places: Any) -> DenseState:
+        """P on the old parameters, the prior on the new ones, nothing in between."""
+        whole = self.to_dense(larger).at[places[:, None], places[None, :]].set(self.to_dense(state))
+        return larger._replace(cov=self.kernel_for(len(whole)).start(whole))
+
     def in_fleet(self, rows: int, *, kept_prior: bool) -> "Dense":
         """With the kernel for many small matrices, where no other was asked for."""
         if self.kernel is not None or self.mesh is not None:

@@ -1,7 +1,7 @@
 """A Kronecker product per layer: (inputs^2 + units^2) numbers, whatever the layer does with its weights."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from natkal.curvature.projected import (
     precision,
     squares,
 )
-from natkal.curvature.units import Layers, find_layers
+from natkal.curvature.units import Layers, find_layers, layer_places
 from natkal.linalg import inverse
 from natkal.rows import Outer, Rows
 from natkal.typing import Array, Bool, Float
@@ -135,6 +135,36 @@ class Kronecker(Projected[KroneckerState]):
         """A + sum_r V_r V_r', D + sum_r V_r' V_r."""
         factors = tuple(seen.added(own, factor) for own, seen in zip(state.factors, look.images, strict=True))
         return KroneckerState(factors=factors, prior=state.prior, layers=state.layers)
+
+    def embed(self, state: KroneckerState, larger: KroneckerState, places: Any) -> KroneckerState:
+        """P on the old parameters as it was; a new input or unit has its prior on average over the others.
+
+        With P = A^-1 x D^-1 trace / scale, a new input i gets (A^-1)_ii such that the mean over the old units of its
+        variances is the prior's, a new unit likewise. Then tr A = tr D is restored, which leaves P as it is.
+        """
+        factors = []
+        for own, wide, small, large in zip(
+            state.factors, larger.factors, state.layers.layers, larger.layers.layers, strict=True
+        ):
+            inputs, units = layer_places(small, large, places)
+            size = own.trace / own.scale
+            prior = jnp.diagonal(wide.left)[:, None] * jnp.diagonal(wide.right)[None, :] * (wide.trace / wide.scale)
+            left = jnp.diag(jnp.mean(prior[:, units], axis=1) / (size * jnp.mean(jnp.diagonal(own.right))))
+            right = jnp.diag(jnp.mean(prior[inputs], axis=0) / (size * jnp.mean(jnp.diagonal(own.left))))
+            new_left = jnp.sum(1 / jnp.diagonal(left)) - jnp.sum(1 / jnp.diagonal(left)[inputs])
+            new_right = jnp.sum(1 / jnp.diagonal(right)) - jnp.sum(1 / jnp.diagonal(right)[units])
+            left = left.at[inputs[:, None], inputs[None, :]].set(own.left)
+            right = right.at[units[:, None], units[None, :]].set(own.right)
+            both = (own.trace + new_left) * (own.trace + new_right)
+            factors.append(
+                Factors(
+                    left=left * own.trace / (own.trace + new_right),
+                    right=right * own.trace / (own.trace + new_left),
+                    trace=both / own.trace,
+                    scale=own.scale,
+                )
+            )
+        return KroneckerState(factors=tuple(factors), prior=larger.prior, layers=larger.layers)
 
     def solve(self, state: KroneckerState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""

@@ -73,6 +73,18 @@ class Projected(abc.ABC, Generic[S]):
     def sample(self, state: S, key: Array) -> Float[Array, " p"]:
         """One draw from N(0, P)."""
 
+    def embed(self, state: S, larger: S, places: Any) -> S:
+        """Refused, where a structure does not say how."""
+        raise ValueError(f"{type(self).__name__}: a state of this structure cannot be made larger")
+
+    def in_fleet(self, rows: int, *, kept_prior: bool) -> "Projected[S]":
+        """Itself."""
+        return self
+
+    def recast(self, state: S, to: Any, size: int) -> S:
+        """Itself."""
+        return state
+
     def quadratic(self, state: S, rows: Rows) -> Float[Array, "m m"]:
         """Rows P rows'."""
         return self.look(state, rows).gram

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from natkal.rows import FactoredRows, Outer, Rows
 from natkal.typing import Array, Float
@@ -139,6 +140,19 @@ class Layers:
     def whole(self) -> "Layers":
         """The same layers, each as a single unit that owns all of its parameters."""
         return Layers(tuple(merge(layer.pieces) for layer in self.layers))
+
+
+def layer_places(small: Layer, large: Layer, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the inputs and the units of a layer stand in a larger one, given where its parameters do."""
+    last = max(piece.start + piece.size for piece in small.pieces)
+    own = np.asarray(small.matrices(np.arange(last, dtype=float)[None])[0]).astype(int)
+    size = max(piece.start + piece.size for piece in large.pieces)
+    numbers = np.asarray(large.matrices(np.arange(size, dtype=float)[None])[0]).astype(int)
+    row_of = {int(number): row for row, line in enumerate(numbers) for number in line}
+    unit_of = {int(number): unit for line in numbers for unit, number in enumerate(line)}
+    inputs = np.array([row_of[int(places[number])] for number in own[:, 0]])
+    units = np.array([unit_of[int(places[number])] for number in own[0]])
+    return inputs, units
 
 
 def merge(pieces: Sequence[Piece]) -> Layer:

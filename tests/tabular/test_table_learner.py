@@ -1,0 +1,155 @@
+"""The tabular layer against its parts: the learner on the same rows, and itself cut into pieces."""
+
+import jax
+import numpy as np
+import pytest
+
+import natkal as nk
+from natkal.drivers.storage import check_arrays
+from natkal.tabular.choose import Inputs
+from natkal.tabular.options import make_options
+from natkal.tabular.past import Past, find_period
+from natkal.tabular.table_learner import TableLearner, TargetShape
+from tests.app.support import table
+
+LINEAR = make_options(learner="single", model="linear", past="none")
+BINARY = [TargetShape("binary", 2, 2)]
+
+
+def binary(options=LINEAR, **changes) -> TableLearner:
+    return TableLearner(options, [True] * 3, BINARY, limits=False, **changes)
+
+
+def learn(learner: TableLearner, values: np.ndarray, **options):
+    return learner.learn(learner.rows(values[:, :3], values[:, 3:], keys=options.get("keys", ())), **options).wait()
+
+
+def same_state(left, right) -> bool:
+    pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    plain = [(a, b) for a, b in pairs if not jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key)]
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in plain)
+
+
+def test_it_is_the_learner_on_the_same_rows():
+    values = table(200)
+    tabular = binary()
+    told = learn(tabular, values)
+    inner = tabular.loop.learners[0]
+    inputs = Inputs(values[:, :3], np.full(200, 2, np.int32))
+    targets = np.column_stack([values[:, 3], np.ones(200)])
+    _, info = nk.run(inner, inner.init(), inputs, targets)
+    np.testing.assert_allclose(told.outcomes[0].log_prob, info.log_prob, rtol=1e-9)
+    np.testing.assert_allclose(told.outcomes[0].probabilities[:, 1], info.prediction.mean[:, 0], rtol=1e-9)
+
+
+def test_cut_anywhere_the_bits_are_the_same():
+    values = table(300)
+    values[::7, 0] = np.nan
+    whole, cut = binary(), binary()
+    expected = learn(whole, values).outcomes[0].log_prob
+    rng = np.random.default_rng(0)
+    pieces, first = [], 0
+    while first < len(values):
+        last = first + int(rng.integers(1, 60))
+        pieces.append(learn(cut, values[first:last]).outcomes[0].log_prob)
+        first = last
+    np.testing.assert_allclose(np.concatenate(pieces), expected, rtol=1e-12)
+
+
+def test_models_of_keys_are_the_models_alone():
+    values = table(90)
+    keys = [f"k{i % 3 if i < 60 else 3 + i % 20}" for i in range(90)]
+    together = binary(keyed=True)
+    learn(together, values, keys=keys)
+    assert len(together.keys) == 23
+    for key in ("k0", "k7"):
+        alone = binary()
+        told = learn(alone, values[[name == key for name in keys]])
+        assert np.isfinite(told.outcomes[0].log_prob).all()
+        own = together.one(together.keys[key])[0].bank.members[0]
+        np.testing.assert_allclose(
+            own.params[0]["weight"], alone.state[0].bank.members[0].params[0]["weight"], rtol=1e-9
+        )
+
+
+def test_a_state_goes_to_disk_and_back():
+    values = table(120)
+    learner = binary()
+    learn(learner, values[:80])
+    header, arrays = learner.header(), learner.arrays()
+    again = TableLearner.from_header(LINEAR, header, keyed=False, limits=False)
+    check_arrays("here", arrays, again.template())
+    again.restore(arrays)
+    left, right = learn(learner, values[80:]), learn(again, values[80:])
+    assert left.outcomes[0].log_prob.tobytes() == right.outcomes[0].log_prob.tobytes()
+    assert same_state(learner.state, again.state)
+
+
+def test_classes_and_features_that_come_later_change_nothing_else():
+    rng = np.random.default_rng(1)
+    inputs = rng.normal(size=(120, 3))
+    labels = (inputs[:, 0] > 0).astype(float) + (inputs[:, 1] > 1)
+    labels[:60] = np.minimum(labels[:60], 1)
+    inputs[:60, 2] = np.nan
+    growing = TableLearner(LINEAR, [True] * 2, [TargetShape("binary", 2, 2)], limits=False)
+    first = growing.learn(growing.rows(inputs[:60, :2], labels[:60, None])).wait()
+    growing.add_features([True])
+    growing.add_classes(0, 3)
+    rest = growing.learn(growing.rows(inputs[60:], labels[60:, None])).wait()
+    assert np.isfinite(rest.outcomes[0].log_prob).all()
+    assert rest.outcomes[0].probabilities.shape == (60, 4)
+    late, early = rest.outcomes[0].log_prob[30:].mean(), first.outcomes[0].log_prob[:30].mean()
+    assert late > -1.1
+    assert early > -1.5
+
+
+@pytest.mark.parametrize("task", ["regression", "positive", "count"])
+def test_intervals_hold_nine_rows_of_ten(task):
+    """Noise that is not known beforehand; the ranks of what came are spread evenly."""
+    rng = np.random.default_rng(4)
+    inputs = rng.normal(size=(700, 2))
+    noise = rng.standard_t(5, size=700)
+    y = {
+        "regression": 50 + 10 * inputs[:, 0] + 3 * noise,
+        "positive": np.exp(1 + inputs[:, 0] + 0.3 * noise),
+        "count": rng.poisson(rng.gamma(np.exp(2 + 0.3 * inputs[:, 0]) / 5, 5)).astype(float),
+    }[task]
+    options = make_options(model="linear", past="none")
+    learner = TableLearner(options, [True] * 2, [TargetShape(task)], limits=task == "regression")
+    outcome = learner.learn(learner.rows(inputs, y[:, None])).wait().outcomes[0]
+    rank = outcome.rank[200:]
+    assert 0.85 < np.mean((rank > 0.05) & (rank < 0.95)) < 0.96
+    if task == "regression":
+        inside = (outcome.low <= y) & (y <= outcome.high)
+        assert np.mean(inside[200:] == ((rank > 0.05) & (rank < 0.95))) > 0.995
+
+
+def test_one_wild_target_leaves_no_trace():
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(400, 2))
+    y = inputs @ [2.0, -1.0] + 0.1 * rng.normal(size=400)
+    y[100] = 1e9
+    learner = TableLearner(
+        make_options(model="linear", past="none"), [True] * 2, [TargetShape("regression")], limits=True
+    )
+    outcome = learner.learn(learner.rows(inputs, y[:, None])).wait().outcomes[0]
+    assert np.abs(outcome.point - y)[101:].mean() < 0.3
+
+
+def test_the_past_is_what_was_known():
+    past = Past(0, (1, 2))
+    rows = past.rows(np.array([1.0, 2.0, np.nan, 4.0, 5.0]), [])
+    np.testing.assert_array_equal(rows, [[np.nan, np.nan], [1, np.nan], [2, 1], [2, 1], [4, 2]])
+    again = Past(0, (1, 2))
+    again.restore(past.state())
+    np.testing.assert_array_equal(again.inputs(), [5, 4])
+    assert Past(5, None).columns == 10
+
+
+def test_a_period_is_found_and_noise_has_none():
+    time = np.arange(400)
+    rng = np.random.default_rng(0)
+    season = 10 + 0.05 * time + 3 * np.sin(2 * np.pi * time / 12) + 0.3 * rng.normal(size=400)
+    assert find_period(season) == 12
+    assert find_period(rng.normal(size=400)) == 0
+    assert find_period(np.cumsum(rng.normal(size=400))[:60]) in range(61)
