@@ -18,7 +18,7 @@ from natkal.tabular.loop import Feed, Loop, Pending, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
 from natkal.tabular.past import Past
 from natkal.tabular.resize import resized
-from natkal.tabular.tasks import make_task
+from natkal.tabular.tasks import LEVEL, make_task
 
 FIRST_SLOTS = 16
 _LOOPS: dict[Any, Loop] = {}
@@ -165,8 +165,15 @@ class TableLearner:
             self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots))
         return pending
 
-    def predict(self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None) -> Told:
-        """Predictions without learning; a key never seen gets what every model starts from."""
+    def predict(
+        self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None, level: float | None = None
+    ) -> Told:
+        """Predictions without learning; a key never seen gets what every model starts from.
+
+        `level` is the coverage of the limits; unless given they are computed where `limits` says so.
+        """
+        if level is None and self.limits:
+            level = LEVEL
         slots = None
         if self.keyed and self.options.has_memory:
             slots = self._slots(keys)
@@ -175,7 +182,7 @@ class TableLearner:
             self._make_room(free + 1)
             slots = np.array([self.keys.get(key, free) for key in keys], np.int32)
         with jax.enable_x64(True):
-            self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets))
+            self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets), level)
         return told
 
     # -- growth --------------------------------------------------------------------------------------------------------
