@@ -147,6 +147,11 @@ class Loop:
 
         return compile_loop(both)
 
+    @functools.cached_property
+    def predict_row(self):
+        """(state, a row to predict) -> told: one row by itself, without the padding of a block."""
+        return compile_loop(lambda state, asked: self._predict(state, asked, None))
+
     def _row(self, state: Any, now: Feed) -> tuple[Any, Told]:
         """Predict this row, and learn it unless its label comes later."""
         if now.late is not None:

@@ -6,7 +6,7 @@ has into numbers, and what it answers into what the user expects.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -165,9 +165,7 @@ class TableLearner:
             self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots))
         return pending
 
-    def predict(
-        self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None, level: float | None = None
-    ) -> Told:
+    def predict(self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None, level: float | None = None) -> Told:
         """Predictions without learning; a key never seen gets what every model starts from.
 
         `level` is the coverage of the limits; unless given they are computed where `limits` says so.
@@ -261,7 +259,7 @@ class TableLearner:
         return state_arrays(self.state)
 
     @classmethod
-    def from_header(cls, options: Options, header: Mapping[str, Any], *, keyed: bool, limits: bool) -> "TableLearner":
+    def from_header(cls, options: Options, header: Mapping[str, Any], *, keyed: bool, limits: bool) -> Self:
         """A learner like the one that wrote the header, at its start; `restore` brings its numbers back."""
         targets = [
             TargetShape(str(entry["task"]), int(entry["classes"]), int(entry["known"])) for entry in header["targets"]
