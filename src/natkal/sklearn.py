@@ -1,6 +1,5 @@
 """scikit-learn estimators: `from natkal.sklearn import KalmanClassifier, KalmanCountRegressor, KalmanRegressor`."""
 
-from natkal.integrations.sklearn_classifier import KalmanClassifier
-from natkal.integrations.sklearn_regressors import KalmanCountRegressor, KalmanRegressor
+from natkal.integrations.sklearn_estimators import KalmanClassifier, KalmanCountRegressor, KalmanRegressor
 
 __all__ = ["KalmanClassifier", "KalmanCountRegressor", "KalmanRegressor"]

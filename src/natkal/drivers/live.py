@@ -97,7 +97,7 @@ def _leaf(words: Array, place: Place) -> Array:
     return jax.random.wrap_key_data(array) if place.is_key else array
 
 
-def _linger(result: Array) -> None:
+def linger(result: Array) -> None:
     """Stay awake until the result is there, or for a short while; whoever computes it may have this core meanwhile."""
     for _ in range(POLLS):
         if result.is_ready():  # pyright: ignore[reportAttributeAccessIssue]
@@ -134,7 +134,7 @@ class Live:
     def step_unchecked(self, inputs: Any, target: Any) -> Any:
         """`step` on values already checked."""
         self._held, told = self._advance(*self._held, inputs, target)
-        _linger(told[0])
+        linger(told[0])
         assert self._told is not None  # set when `_advance` was traced
         return self._told.read(*told)
 

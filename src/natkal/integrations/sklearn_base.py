@@ -1,128 +1,130 @@
-"""What the scikit-learn estimators share: validation, scales, and the machine."""
+"""What the scikit-learn estimators share: parameters, validation of rows and weights, and the table learner."""
 
-import numbers
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from natkal.integrations.laws import Law
-from natkal.integrations.learners import make_plan
-from natkal.integrations.machine import Machine, Moments, make_machine
+from natkal.integrations.estimator_core import PortableLearner, options_of
+from natkal.integrations.frames import FrameColumns, has_other_than_numbers
+from natkal.tabular.coefficients import Coefficients, coefficients
+from natkal.tabular.table_learner import TargetShape
+from natkal.tabular.tasks import Outcome
 
 
 class KalmanEstimator(BaseEstimator):
-    """Stores whatever it is told, as scikit-learn asks; `fit` and `partial_fit` check it and do the rest."""
+    """Stores its parameters, as scikit-learn asks; `fit` and `partial_fit` check them."""
 
     n_features_in_: int
 
     def __init__(
         self,
-        hidden_layer_sizes: Any = (),
+        hidden_layer_sizes: Any = None,
         *,
-        learner: Any = "single",
-        prior_scale: Any = 1.0,
-        fading: Any = 3e-4,
+        learner: Any = "auto",
+        model: Any = "auto",
+        prior_scale: Any = None,
+        fading: Any = None,
+        past: Any = "none",
+        budget: Any = "auto",
         standardize: Any = True,
+        n_iter: Any = 1,
         random_state: Any = None,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.learner = learner
+        self.model = model
         self.prior_scale = prior_scale
         self.fading = fading
+        self.past = past
+        self.budget = budget
         self.standardize = standardize
+        self.n_iter = n_iter
         self.random_state = random_state
 
-    def _begin(self, law: Law) -> None:
-        """A fresh learner for the features that were just validated."""
-        self._check_parameters()
-        hidden = tuple(np.atleast_1d(np.asarray(self.hidden_layer_sizes, int)).tolist())
-        self._plan = make_plan(law, self.n_features_in_, hidden, bool(self.standardize), self.learner)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.state_ = self._machine().start(
-            features=self.n_features_in_,
-            outputs=law.family.raw_dim,
-            fan_in=self.n_features_in_,
-            prior_scale=float(self.prior_scale),
-            fading=float(self.fading),
-            seed=seed,
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
+        """The features as numbers, NaN where missing; a frame's other columns as tabular encodes them."""
+        if not has_other_than_numbers(X):
+            if reset:
+                self._frame_columns = None
+            elif self._frame_columns is not None:
+                raise ValueError("X: must be a frame with the columns that were learned from, some are not numbers")
+            return validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset)
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        if reset:
+            self._frame_columns = FrameColumns(X)
+        elif self._frame_columns is None:
+            raise ValueError("X: has columns that are not numbers, and those that were learned from are")
+        return self._frame_columns.numbers(X)
+
+    def _rows_and_targets(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        if has_other_than_numbers(X):
+            check_consistent_length(X, y)
+            return self._rows(X, reset=reset), column_or_1d(y, warn=True)
+        numeric = self._target_is_numeric
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=numeric, reset=reset
         )
+        if reset:
+            self._frame_columns = None
+        return X, column_or_1d(y, warn=True)
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, X: np.ndarray, target: TargetShape) -> None:
+        """A new learner for rows like these."""
+        if not (isinstance(self.n_iter, int | np.integer) and self.n_iter >= 1):
+            raise ValueError(f"n_iter: must be a whole number of at least 1, got {self.n_iter!r}")
+        seed = 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
+        scaled = [True] * X.shape[1] if self._frame_columns is None else self._frame_columns.scaled
+        self._table = PortableLearner(options_of(self, seed), scaled, [target], limits=False)
         self.n_samples_seen_ = 0
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, sample_weight: Any, *, whole: bool) -> Any:
-        """Learn these rows in order; `whole`: they are all there is, so that they all make the scales first."""
-        weight: Any = 1.0
+    def _learn(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, *, passes: int = 1) -> Any:
+        """Learn these rows in order; a row of weight 0 is left out."""
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        machine = self._machine()
-        if whole:
-            weight = np.broadcast_to(weight, len(X))
-            self.state_ = machine.with_scales(
-                self.state_, _moments(X, weight, machine.plan.columns), _moments(y[:, None], weight, 1)
-            )
-        self.state_ = machine.learn(self.state_, _rows(machine, X, y, weight), len(X), fixed_scales=whole)
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            counted = sample_weight > 0
+            X, targets, sample_weight = X[counted], targets[counted], sample_weight[counted]
+        for _ in range(passes if len(X) else 0):
+            self._table.learn(self._table.rows(X, targets[:, None], sample_weight)).wait()
         self.n_samples_seen_ += len(X)
         return self
 
-    def _summary(self, X: Any) -> np.ndarray:
-        """What the law says of each row."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        machine = self._machine()
-        return machine.predict(self.state_, _rows(machine, X, 0.0, 1.0), len(X))
+    @property
+    def _is_new(self) -> bool:
+        return not hasattr(self, "_table")
 
-    def _seen_to_be_good(self, X: Any, y: Any) -> bool:
-        """Whether a glance is enough: plain arrays like those before, nothing to convert, to rename or to refuse."""
-        return (
-            type(X) is type(y) is np.ndarray
-            and X.dtype == np.float64
-            and X.ndim == 2
-            and y.shape == X.shape[:1]
-            and X.size > 0
-            and X.shape[1] == getattr(self, "n_features_in_", X.shape[1])
-            and not hasattr(self, "feature_names_in_")
-            and (y.dtype.kind in "biu" or (y.dtype == np.float64 and bool(np.isfinite(y).all())))
-            and bool(np.isfinite(X).all())
-        )
+    # -- predictions ---------------------------------------------------------------------------------------------------
 
-    def _machine(self) -> Machine:
-        return make_machine(self._plan)
+    def _outcome(self, X: Any, level: float | None = None) -> Outcome:
+        """What is predicted for each row."""
+        check_is_fitted(self, "_table")
+        return self._table.predict_rows(self._table.rows(self._rows(X, reset=False)), level)
 
-    def _check_parameters(self) -> None:
-        sizes = np.atleast_1d(np.asarray(self.hidden_layer_sizes))
-        if sizes.size and not (np.issubdtype(sizes.dtype, np.integer) and sizes.ndim == 1 and (sizes > 0).all()):
-            raise ValueError(
-                f"hidden_layer_sizes: must be a tuple of positive whole numbers, got {self.hidden_layer_sizes!r}"
-            )
-        if not (isinstance(self.prior_scale, numbers.Real) and 0 < float(self.prior_scale) < np.inf):
-            raise ValueError(f"prior_scale: must be positive and finite, got {self.prior_scale!r}")
-        if not (isinstance(self.fading, numbers.Real) and 0 <= float(self.fading) < 1):
-            raise ValueError(f"fading: must lie in [0, 1), got {self.fading!r}")
+    def _coefficients(self) -> Coefficients:
+        check_is_fitted(self, "_table")
+        if self._frame_columns is not None:
+            raise AttributeError("coef_: the frame has columns that are not numbers, one of them has several weights")
+        found = coefficients(self._table)
+        if found is None:
+            raise AttributeError('coef_: only a linear model of one filter has it: model="linear", learner="single"')
+        return found
 
+    _target_is_numeric = True
 
-def _rows(machine: Machine, X: np.ndarray, y: Any, weight: Any) -> np.ndarray:
-    """The machine's rows."""
-    count, columns = len(X), machine.plan.columns
-    rows = machine.blank(count)
-    rows[:count, : X.shape[1]] = X
-    rows[:count, columns] = y
-    rows[:count, columns + 1] = weight
-    rows[:count, columns + 2] = machine.plan.law.summary_size
-    return rows
-
-
-def _moments(values: np.ndarray, weight: np.ndarray, columns: int) -> Moments:
-    """Count, mean and squared deviations of each column over the rows that count; unfilled columns at zero."""
-    counted = values[weight > 0]
-    rest = columns - values.shape[1]
-    mean = counted.mean(axis=0) if len(counted) else np.zeros(values.shape[1])
-    squares = np.square(counted - mean).sum(axis=0)
-    # Rounding of a constant column is no spread.
-    noise = len(counted) * np.square(np.spacing(np.abs(mean)) * 8)
-    return (
-        np.pad(np.full(values.shape[1], float(len(counted))), (0, rest)),
-        np.pad(mean, (0, rest)),
-        np.pad(np.where(squares > noise, squares, 0.0), (0, rest)),
-    )
+    def __sklearn_tags__(self) -> Any:
+        """Missing values may be NaN."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

@@ -106,7 +106,7 @@ class Scaled:
         seen_y = jnp.where(target[1] > 0, y, jnp.nan) if weighted else y
         targets = scales.observe(state.targets, seen_y)
         if not self._warms_up:
-            location, scale = self._units(state)
+            location, scale = self.target_units(state)
             bank, info = self.bank.step(state.bank, scaled, self._target(target, (y - location) / scale))
             info = self._told(state, info, y)
             return ScaledState(seen, targets, first_inputs, None, rows, bank), info
@@ -121,8 +121,8 @@ class Scaled:
         # the first rows are predicted only; with the last of them all are learned, in the scales they made together
         replayed = jnp.where(full, FIRST_ROWS, 0)
         after = ScaledState(seen, targets, first_inputs, first_targets, rows, state.bank)
-        location, scale = self._units(after)
-        own_location, own_scale = self._units(state)
+        location, scale = self.target_units(after)
+        own_location, own_scale = self.target_units(state)
         now = self._target(target, jnp.where(warming, jnp.nan, (y - own_location) / own_scale))
 
         def learn(turn: Array, carried: tuple[BankState, BankInfo]) -> tuple[BankState, BankInfo]:
@@ -145,7 +145,7 @@ class Scaled:
 
     def forecast(self, state: ScaledState, inputs: Any, horizon: int, feed: Feed | None = None) -> Mixture:
         """The next `horizon` observations in the user's units; `feed` takes and gives the user's units too."""
-        location, scale = (None, None) if state.targets is None else self._units(state)
+        location, scale = (None, None) if state.targets is None else self.target_units(state)
 
         def standard_feed(mean: Array) -> Any:
             assert feed is not None
@@ -218,7 +218,7 @@ class Scaled:
         done = [None if scale is None else function(scale, leaf) for scale, leaf in zip(own, leaves, strict=True)]
         return structure.unflatten(done)
 
-    def _units(self, state: ScaledState) -> tuple[Array, Array]:
+    def target_units(self, state: ScaledState) -> tuple[Array, Array]:
         """Location and scale of the targets, from those seen; the user's own spread until there are two."""
         assert state.targets is not None
         centre, deviation = scales.location_scale(state.targets)
@@ -229,7 +229,7 @@ class Scaled:
         return centre, jnp.where(deviation > 0, deviation, unknown)
 
     def _in_users_units(self, state: ScaledState, mixture: Mixture) -> Mixture:
-        return mixture.rescaled(*self._units(state)) if self._has_units else mixture
+        return mixture.rescaled(*self.target_units(state)) if self._has_units else mixture
 
     def _told(self, state: ScaledState, info: BankInfo, y: Array) -> BankInfo:
         """What the observation told, in the user's units; log p is a density per unit of the user's y."""

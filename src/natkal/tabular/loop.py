@@ -16,7 +16,7 @@ import numpy as np
 from natkal.compiling import compile_loop
 from natkal.learners.scaled import Scaled
 from natkal.tabular.choose import Inputs
-from natkal.tabular.tasks import Outcome, Task
+from natkal.tabular.tasks import LEVEL, Outcome, Task
 from natkal.typing import Array
 
 BLOCKS = (64, 4096)
@@ -56,7 +56,7 @@ class Told(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loop:
-    """Test, then train. `limits`: whether the limits of intervals are computed too."""
+    """Test, then train. `limits`: whether the limits of intervals are computed too while learning."""
 
     learners: tuple[Scaled, ...]
     tasks: tuple[Task, ...]
@@ -75,14 +75,17 @@ class Loop:
             pieces.append((told, count))
         return state, Pending(pieces)
 
-    def predict(self, state: Any, feed: Feed) -> tuple[Any, Told]:
-        """The prediction for each row, learning nothing; only a model's memory moves on."""
+    def predict(self, state: Any, feed: Feed, level: float | None) -> tuple[Any, Told]:
+        """The prediction for each row, learning nothing; only a model's memory moves on.
+
+        `level` is the coverage of the limits: one program serves all levels, and another one no limits (None).
+        """
         pieces = []
         for part, count in _parts(feed):
             if self.has_memory:
-                state, told = self._passed(state, part, count)
+                state, told = self._passed(state, part, count, level)
             else:
-                told = self._predictions(state, part)
+                told = self._predictions(state, part, level)
             pieces.append((told, count))
         return state, Pending(pieces).wait()
 
@@ -95,7 +98,7 @@ class Loop:
                 new, one = self._row(_at(state, now.slots), now)
                 known = _put(state, now.slots, new)
                 if now.late is not None:
-                    late = self._learn(_at(known, now.late_slots), now.late)[0]
+                    late = self._learn(_at(known, now.late_slots), now.late, None)[0]
                     known = _put(known, now.late_slots, late)
                 return known, jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one)
 
@@ -107,13 +110,13 @@ class Loop:
     def _passed(self):
         """Rows without a target through a model with memory: they are predicted, and only the memory moves."""
 
-        def block(state: Any, feed: Feed, count: Array) -> tuple[Any, Told]:
+        def block(state: Any, feed: Feed, count: Array, level: Any) -> tuple[Any, Told]:
             def body(row: Array, carried: tuple[Any, Told]) -> tuple[Any, Told]:
                 state, told = carried
                 now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
                 before = self._restarted(_at(state, now.slots), now.resets)
                 unlabelled = now.rows._replace(targets=jnp.full_like(now.rows.targets, jnp.nan))
-                after, one = self._learn(before, unlabelled)
+                after, one = self._learn(before, unlabelled, level)
                 moved = tuple(old._replace(bank=new.bank) for old, new in zip(before, after, strict=True))
                 known = _put(state, now.slots, moved)
                 return known, jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one)
@@ -124,9 +127,9 @@ class Loop:
 
     @functools.cached_property
     def _predictions(self):
-        def block(state: Any, feed: Feed) -> Told:
+        def block(state: Any, feed: Feed, level: Any) -> Told:
             def one(now: Feed) -> Told:
-                return self._predict(_at(state, now.slots), now.rows)
+                return self._predict(_at(state, now.slots), now.rows, level)
 
             together = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCKS[0], *leaf.shape[1:]), feed)
             told = jax.lax.scan(lambda carry, part: (carry, jax.vmap(one)(part)), None, together)[1]
@@ -139,34 +142,43 @@ class Loop:
         """(state, a row to learn, a row to predict) -> (state, told of the second): for one call per observation."""
 
         def both(state: Any, learned: Row, asked: Row) -> tuple[Any, Told]:
-            after = self._learn(state, learned)[0]
-            return after, self._predict(after, asked)
+            after = self._learn(state, learned, None)[0]
+            return after, self._predict(after, asked, None)
 
         return compile_loop(both)
+
+    @functools.cached_property
+    def predict_row(self):
+        """(state, a row to predict) -> told: one row by itself, without the padding of a block."""
+        return compile_loop(lambda state, asked: self._predict(state, asked, None))
 
     def _row(self, state: Any, now: Feed) -> tuple[Any, Told]:
         """Predict this row, and learn it unless its label comes later."""
         if now.late is not None:
-            return state, self._predict(state, now.rows)
-        return self._learn(self._restarted(state, now.resets), now.rows)
+            return state, self._predict(state, now.rows, self._level)
+        return self._learn(self._restarted(state, now.resets), now.rows, self._level)
 
-    def _learn(self, state: Any, row: Row) -> tuple[Any, Told]:
+    @property
+    def _level(self) -> float | None:
+        return LEVEL if self.limits else None
+
+    def _learn(self, state: Any, row: Row, level: Any) -> tuple[Any, Told]:
         after, outcomes, members = [], [], []
         for position, (learner, task) in enumerate(zip(self.learners, self.tasks, strict=True)):
             y = row.targets[position]
             target = jnp.stack([task.to_learner(y), row.weight])
             new, info = learner.step(state[position], self._inputs(row, position), target)
             after.append(new)
-            outcomes.append(task.outcome(info.prediction, y, limits=self.limits))
+            outcomes.append(task.outcome(info.prediction, y, level=level))
             members.append(jnp.append(jnp.sum(info.prediction.weights, axis=1), info.memory))
         return tuple(after), Told(tuple(outcomes), jnp.concatenate(members))
 
-    def _predict(self, state: Any, row: Row) -> Told:
+    def _predict(self, state: Any, row: Row, level: Any) -> Told:
         outcomes, members = [], []
         for position, (learner, task) in enumerate(zip(self.learners, self.tasks, strict=True)):
             prediction = learner.predict(state[position], self._inputs(row, position))
             weights = jnp.sum(prediction.weights, axis=1)
-            outcomes.append(task.outcome(prediction, row.targets[position], limits=self.limits))
+            outcomes.append(task.outcome(prediction, row.targets[position], level=level))
             members.append(jnp.append(weights, weights @ state[position].bank.memory))
         return Told(tuple(outcomes), jnp.concatenate(members))
 
@@ -186,7 +198,7 @@ class Loop:
     def _silent(self, state: Any, feed: Feed) -> Told:
         """Zeros in the shape of what a block tells."""
         row = jax.tree.map(lambda leaf: leaf[0], feed)
-        shapes = jax.eval_shape(self._predict, _at(state, row.slots), row.rows)
+        shapes = jax.eval_shape(self._predict, _at(state, row.slots), row.rows, self._level)
         count = feed.rows.weight.shape[0]
         return jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), shapes)
 

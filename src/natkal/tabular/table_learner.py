@@ -6,7 +6,7 @@ has into numbers, and what it answers into what the user expects.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from natkal.tabular.loop import Feed, Loop, Pending, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
 from natkal.tabular.past import Past
 from natkal.tabular.resize import resized
-from natkal.tabular.tasks import make_task
+from natkal.tabular.tasks import LEVEL, make_task
 
 FIRST_SLOTS = 16
 _LOOPS: dict[Any, Loop] = {}
@@ -165,8 +165,13 @@ class TableLearner:
             self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots))
         return pending
 
-    def predict(self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None) -> Told:
-        """Predictions without learning; a key never seen gets what every model starts from."""
+    def predict(self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None, level: float | None = None) -> Told:
+        """Predictions without learning; a key never seen gets what every model starts from.
+
+        `level` is the coverage of the limits; unless given they are computed where `limits` says so.
+        """
+        if level is None and self.limits:
+            level = LEVEL
         slots = None
         if self.keyed and self.options.has_memory:
             slots = self._slots(keys)
@@ -175,7 +180,7 @@ class TableLearner:
             self._make_room(free + 1)
             slots = np.array([self.keys.get(key, free) for key in keys], np.int32)
         with jax.enable_x64(True):
-            self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets))
+            self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets), level)
         return told
 
     # -- growth --------------------------------------------------------------------------------------------------------
@@ -254,7 +259,7 @@ class TableLearner:
         return state_arrays(self.state)
 
     @classmethod
-    def from_header(cls, options: Options, header: Mapping[str, Any], *, keyed: bool, limits: bool) -> "TableLearner":
+    def from_header(cls, options: Options, header: Mapping[str, Any], *, keyed: bool, limits: bool) -> Self:
         """A learner like the one that wrote the header, at its start; `restore` brings its numbers back."""
         targets = [
             TargetShape(str(entry["task"]), int(entry["classes"]), int(entry["known"])) for entry in header["targets"]

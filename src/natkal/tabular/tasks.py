@@ -59,8 +59,8 @@ class Task(Protocol):
         """The value as the learner's family takes it."""
         ...
 
-    def outcome(self, prediction: Mixture, y: Array, *, limits: bool) -> Outcome:
-        """The prediction in the user's units, and how probable y was."""
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
+        """The prediction in the user's units, and how probable y was; `level` is the coverage of the limits or None."""
         ...
 
 
@@ -81,14 +81,14 @@ class Number:
         """The number or its logarithm."""
         return jnp.log(y) if self.log else y
 
-    def outcome(self, prediction: Mixture, y: Array, *, limits: bool) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
         """Mean (of a logarithm: the median), deviation and limits."""
         value = self.to_learner(y)
         known = ~jnp.isnan(y)
         filled = jnp.where(known, value, prediction.mean[0])
         log_prob = prediction.log_prob_one(filled) - (value if self.log else 0.0)
         mean, spread = prediction.mean[0], jnp.sqrt(prediction.cov[0, 0])
-        low, high = prediction.interval(LEVEL) if limits else (jnp.nan, jnp.nan)
+        low, high = _limits(prediction, level)
         if self.log:
             farthest = jnp.minimum(FARTHEST_LOG, 10 * spread)
             low, high = (jnp.exp(jnp.clip(end, mean - farthest, mean + farthest)) for end in (low, high))
@@ -112,11 +112,11 @@ class Count:
         """The count."""
         return y
 
-    def outcome(self, prediction: Mixture, y: Array, *, limits: bool) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
         """Mean, deviation and limits."""
         known = ~jnp.isnan(y)
         filled = jnp.where(known, y, 0.0)
-        low, high = prediction.interval(LEVEL) if limits else (jnp.nan, jnp.nan)
+        low, high = _limits(prediction, level)
         # the middle of the jump of the distribution function at y
         few = prediction.heaviest(4)
         rank = 0.5 * (few.cdf_one(filled) + few.cdf_one(filled - 1))
@@ -153,7 +153,7 @@ class Classes:
         """The family's own label of the class."""
         return y if self.slots == 2 else jnp.where(y == 0, self.slots - 1.0, y - 1)
 
-    def outcome(self, prediction: Mixture, y: Array, *, limits: bool) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
         """The probabilities of the classes, class 0 first."""
         known = ~jnp.isnan(y)
         own = prediction.probabilities_one()
@@ -193,6 +193,13 @@ def point_of(task: str, outcome: Any) -> np.ndarray:
     if task in ("binary", "multiclass"):
         return outcome.probabilities.argmax(axis=1).astype(np.float64)
     return outcome.point
+
+
+def _limits(prediction: Mixture, level: Any) -> tuple[Any, Any]:
+    """The ends of the central interval of this coverage, which may be traced; NaN where none is asked for."""
+    if level is None:
+        return jnp.nan, jnp.nan
+    return prediction.quantile((1 - level) / 2), prediction.quantile((1 + level) / 2)
 
 
 def _outcome(point: Any, spread: Any, low: Any, high: Any, log_prob: Array, rank: Any, known: Array) -> Outcome:

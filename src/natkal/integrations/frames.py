@@ -1,0 +1,76 @@
+"""Frames of pandas or polars whose columns are not all numbers: encoded as `natkal learn` encodes a file's columns."""
+
+from typing import Any
+
+import numpy as np
+
+from natkal.tabular.errors import StreamError
+from natkal.tabular.features import Encoder
+from natkal.tabular.schema import infer
+from natkal.tabular.table import Column, Position, Rows
+
+TARGET = "\0target"
+"""The schema's target, which no column of a frame is."""
+KINDS = {"b": "boolean", "M": "time", "i": "number", "u": "number", "f": "number"}
+
+
+def has_other_than_numbers(X: Any) -> bool:
+    """Whether this is a frame with a column of another type than numbers."""
+    return hasattr(X, "columns") and any(_kind(X[name].dtype) != "number" for name in _names(X))
+
+
+class FrameColumns:
+    """How the columns of a frame become numbers, decided from the first rows and kept."""
+
+    def __init__(self, X: Any):
+        columns = _cells(X)
+        wanted = [f"{name}:{kind}" if (kind := _kind(X[name].dtype)) else name for name in _names(X)]
+        try:
+            self._encoder = Encoder(
+                infer({**columns, TARGET: np.zeros(len(X))}, [TARGET], task="regression", features=wanted)
+            )
+        except StreamError as error:
+            raise ValueError(f"X: {error}") from error
+
+    @property
+    def scaled(self) -> list[bool]:
+        """Which numbers of a row are plain ones, to be standardised."""
+        return self._encoder.scaled.tolist()
+
+    def numbers(self, X: Any) -> np.ndarray:
+        """The rows as numbers, NaN where missing."""
+        rows = Rows("X", _cells(X), np.arange(len(X)), [], 0, Position(0, 0, 0))
+        encoded = self._encoder.encode(rows)
+        if encoded.rejects:
+            raise ValueError(f"X: {encoded.rejects[0].reason} (row {encoded.rejects[0].line})")
+        return encoded.inputs
+
+
+def _names(X: Any) -> list[str]:
+    names = list(X.columns)
+    if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+        raise ValueError("X: the columns of a frame need names that differ")
+    return names
+
+
+def _kind(dtype: Any) -> str | None:
+    """The kind of feature that a column's type says, None where its cells must say it."""
+    if hasattr(dtype, "is_numeric"):  # polars
+        temporal = "time" if dtype.is_temporal() else {"Boolean": "boolean", "Categorical": "category"}.get(str(dtype))
+        return "number" if dtype.is_numeric() else temporal
+    return "category" if str(dtype) == "category" else KINDS.get(dtype.kind)
+
+
+def _cells(X: Any) -> dict[str, Column]:
+    """Each column as finite numbers, or as cells with None where one is missing."""
+    columns: dict[str, Column] = {}
+    for name in _names(X):
+        column = X[name]
+        missing = (column.isna() if hasattr(column, "isna") else column.is_null()).to_numpy()
+        if _kind(column.dtype) == "number" and not missing.any():
+            numbers = column.to_numpy().astype(np.float64)
+            columns[name] = numbers if np.isfinite(numbers).all() else numbers.tolist()
+        else:
+            cells = zip(column.to_list(), missing, strict=True)
+            columns[name] = [None if gone else cell for cell, gone in cells]
+    return columns

@@ -1,0 +1,61 @@
+"""Coefficients of a linear model of one filter, in the user's units, with their standard errors.
+
+The filter sees z = (x - c) / d and, of a number, (y - m) / s. With its output w'z + b,
+
+    y = m + s (w'z + b)        slope s w / d,    intercept m + s (b - w'(c / d))
+    log rate = w'z + b + log s                   (counts, divided by s)
+    log-odds = w'z + b                           (classes)
+
+The covariance of w is P; that of a number's filter is in units of the noise variance, which is learned beside it.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from natkal.learners import scales
+from natkal.tabular.table_learner import TableLearner
+
+
+class Coefficients(NamedTuple):
+    """One row of `weights`, `weight_deviations` and `intercepts` for each output."""
+
+    weights: np.ndarray
+    intercepts: np.ndarray
+    weight_deviations: np.ndarray
+
+
+def coefficients(table: TableLearner) -> Coefficients | None:
+    """Those of the first target; None where the model is not linear or several filters are mixed."""
+    learner = table.loop.learners[0]
+    state = table.one()[0]
+    linear = table.options.model in ("auto", "linear")
+    if table.keyed or not (table.options.single and linear):
+        return None
+    with jax.enable_x64(True):
+        layer = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.bank.members[0].params[0])
+        variances = np.diagonal(np.asarray(learner.covariance(state)))
+        centre, deviation = _input_units(table, state)
+        location, scale = (0.0, 1.0) if state.targets is None else map(float, learner.target_units(state))
+    support = learner.outputs.support
+    factor = scale if support == "real" else 1.0
+    shift = np.log(scale) if support == "count" else location
+    noise = float(state.bank.noise.squares.ravel()[0] / state.bank.noise.heard.ravel()[0]) if support == "real" else 1.0
+    # the parameters lie end to end, in the order of their names: bias before weight
+    spread = np.sqrt(noise * variances[layer["bias"].size :].reshape(layer["weight"].shape))
+    weights = factor * layer["weight"] / deviation[:, None]
+    intercepts = shift + factor * layer["bias"] - centre @ weights
+    deviations = np.where(np.isinf(deviation)[:, None], np.inf, factor * spread / deviation[:, None])
+    own = slice(table.pasts[0].columns, table.pasts[0].columns + len(table.scaled))
+    return Coefficients(weights[own].T, intercepts, deviations[own].T)
+
+
+def _input_units(table: TableLearner, state: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and deviation of each input; that of a constant one is infinite, as it moves nothing."""
+    columns = len(state.bank.members[0].params[0]["weight"][0])
+    if state.inputs.features is None:
+        return np.zeros(columns), np.ones(columns)
+    centre, deviation = (np.asarray(part) for part in scales.location_scale(state.inputs.features))
+    scaled = np.array([*table.pasts[0].scaled, *table.scaled, *[True] * (table.room - len(table.scaled))])
+    return np.where(scaled, centre, 0.0), np.where(scaled, np.where(deviation > 0, deviation, np.inf), 1.0)
