@@ -74,26 +74,27 @@ class Information:
     ) -> Update:
         """One QR of the system above; a kept prior adds sqrt(restore) R_0 x = sqrt(restore) R_0 (x_0 - offset)."""
         predicted = _faded(state, keep)
+        faded_gram = gram = _quadratic(predicted[:, :-1], rows)
         if state.prior is not None and restore is not None and offset is not None:
             prior = jnp.sqrt(restore) * state.prior
             predicted = _absorbed(predicted, _beside(prior, prior @ (state.moved - offset)))
-        factor, push = respond(_quadratic(predicted[:, :-1], rows))
+            gram = _quadratic(predicted[:, :-1], rows)
+        factor, push = respond(gram)
         whitened_push, rest = _whitened(factor, push)
         whitened_rows = factor.T @ rows
         system = _absorbed(predicted, _beside(whitened_rows, whitened_push + whitened_rows @ state.moved))
         root, whitened = system[:, :-1], system[:, -1]
         # The part of the push outside the range of F (a sampled Fisher matrix) has no whitened form: R'z = rows' rest.
-        whitened = whitened + _half_solve(root, (rest @ rows)[:, None])[:, 0]
-        step = _least_squares(root, whitened - root @ state.moved)
+        added, step = _solved(root, rest @ rows, whitened - root @ state.moved)
         return Update(
-            state=InformationState(root=root, whitened=whitened, moved=state.moved + step, prior=state.prior),
+            state=InformationState(root=root, whitened=whitened + added, moved=state.moved + step, prior=state.prior),
             step=step,
-            gram=_quadratic(state.root, rows),
+            gram=keep * faded_gram,
         )
 
     def solve(self, state: InformationState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """Lambda^-1 vector; along unknown directions, nothing."""
-        return _least_squares(state.root, _half_solve(state.root, vector[:, None])[:, 0])
+        return _solved(state.root, vector, jnp.zeros_like(vector))[1]
 
     def quadratic(self, state: InformationState, rows: Float[Array, "m p"]) -> Float[Array, "m m"]:
         """Rows Lambda^-1 rows'; huge along unknown directions."""
@@ -211,28 +212,19 @@ def _orthogonal(root: Float[Array, "p p"]) -> _Orthogonal:
     return _Orthogonal(upper=full[:, :size], basis=full[:, size:].T)
 
 
-def _least_squares(root: Float[Array, "p p"], right: Float[Array, " p"]) -> Float[Array, " p"]:
-    """R^-1 right; the shortest such vector while some directions are still unknown."""
+def _solved(
+    root: Float[Array, "p p"], gradient: Float[Array, " p"], whitened: Float[Array, " p"]
+) -> tuple[Float[Array, " p"], Float[Array, " p"]]:
+    """h = R^-T gradient and R^-1 (h + whitened); the shortest vectors while some directions are still unknown."""
 
-    def known() -> Array:
-        return _back(root, right[:, None])[:, 0]
+    def known() -> tuple[Array, Array]:
+        half = _forward(root, gradient[:, None])[:, 0]
+        return half, _back(root, (half + whitened)[:, None])[:, 0]
 
-    def partly_known() -> Array:
+    def partly_known() -> tuple[Array, Array]:
         parts = _orthogonal(root)
-        return parts.basis @ _forward(parts.upper, right[:, None])[:, 0]
-
-    return jax.lax.cond(_is_full_rank(root), known, partly_known)
-
-
-def _half_solve(root: Float[Array, "p p"], right: Float[Array, "p m"]) -> Float[Array, "p m"]:
-    """R^-T right; along unknown directions, nothing."""
-
-    def known() -> Array:
-        return _forward(root, right)
-
-    def partly_known() -> Array:
-        parts = _orthogonal(root)
-        return _back(parts.upper, parts.basis.T @ right)
+        half = _back(parts.upper, (gradient @ parts.basis)[:, None])[:, 0]
+        return half, parts.basis @ _forward(parts.upper, (half + whitened)[:, None])[:, 0]
 
     return jax.lax.cond(_is_full_rank(root), known, partly_known)
 
