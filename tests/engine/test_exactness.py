@@ -51,3 +51,19 @@ def test_relinearised_passes_reach_the_glm_estimate(family, reference) -> None:
     state = nk.refine(nk.online(model, prior_cov=1e7), jnp.zeros(size), inputs, targets, passes=12)
     estimate = sm.GLM(targets, inputs, family=reference).fit(tol=1e-14, maxiter=200).params
     np.testing.assert_allclose(state.params, estimate, rtol=1e-8)
+
+
+@pytest.mark.float64
+@pytest.mark.parametrize("rates", [nk.fading(0.05), nk.learning_rate(0.04)], ids=["fading", "rate"])
+def test_passes_over_a_linear_stream_are_the_filter(rates) -> None:
+    """Fading and a kept prior count in a pass as they do online: on a linear Gaussian model one pass is the filter."""
+    rng = np.random.default_rng(2)
+    inputs = rng.normal(size=(60, 3))
+    targets = inputs @ [1.0, -2.0, 0.5] + rng.normal(size=60)
+    model = nk.static_model(lambda w, u: w @ u, jnp.zeros(3), nk.families.Gaussian(0.5))
+    start = jnp.asarray([0.3, -0.2, 0.1])
+    learner = nk.online(model, prior_cov=0.7, rates=rates, prior_weight=4.0, curvature=nk.dense(prior_directions=3))
+    online, _ = nk.run(learner, learner.init(start), inputs, targets)
+    refined = nk.refine(learner, start, inputs, targets, passes=2)
+    np.testing.assert_allclose(refined.params, online.params, rtol=1e-10)
+    np.testing.assert_allclose(learner.covariance(refined), learner.covariance(online), rtol=1e-10)

@@ -63,6 +63,7 @@ MODELS = {
     "Misra1b": lambda b, x: b[0] * (1 - (1 + b[1] * x / 2) ** -2),
     "Misra1c": lambda b, x: b[0] * (1 - (1 + 2 * b[1] * x) ** -0.5),
     "Misra1d": lambda b, x: b[0] * b[1] * x / (1 + b[1] * x),
+    "Nelson": lambda b, x: b[0] - b[1] * x[0] * jnp.exp(-b[2] * x[1]),
     "Rat42": lambda b, x: b[0] / (1 + jnp.exp(b[1] - b[2] * x)),
     "Rat43": lambda b, x: b[0] / (1 + jnp.exp(b[1] - b[2] * x)) ** (1 / b[3]),
     "Roszman1": lambda b, x: b[0] - b[1] * x - jnp.arctan(b[2] / (x - b[3])) / jnp.pi,
@@ -71,10 +72,11 @@ MODELS = {
 
 
 class NistSet(NamedTuple):
-    """A data set with its second starting point and its certified parameters."""
+    """A data set with its two starting points and its certified parameters; one predictor, or a row of them."""
 
     inputs: np.ndarray
     targets: np.ndarray
+    far_start: np.ndarray
     start: np.ndarray
     certified: np.ndarray
 
@@ -84,8 +86,9 @@ def load(name: str) -> NistSet:
     params = [re.findall(r"[-+.\dEe]+", line.split("=")[1]) for line in lines if re.match(r"\s*b\d+\s*=", line)]
     table = np.array([line.split() for line in lines[60:] if line.strip()], float)
     return NistSet(
-        inputs=table[:, 1],
-        targets=table[:, 0],
+        inputs=table[:, 1] if table.shape[1] == 2 else table[:, 1:],
+        targets=np.log(table[:, 0]) if name == "Nelson" else table[:, 0],  # Nelson's model is one of log y
+        far_start=np.array([float(row[0]) for row in params]),
         start=np.array([float(row[1]) for row in params]),
         certified=np.array([float(row[2]) for row in params]),
     )
