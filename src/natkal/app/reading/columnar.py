@@ -37,6 +37,7 @@ class ArrowRows:
         self._done = 0
         self._skip = offset
         kind = "parquet" if path.suffix.lower() in (".parquet", ".pq") else "ipc"
+        self._unchecked = kind == "ipc"
         try:
             dataset = pyarrow.dataset.dataset(path, format=kind)
             self.schema = dataset.schema
@@ -55,6 +56,8 @@ class ArrowRows:
             self._done += batch.num_rows
             if first >= batch.num_rows:
                 continue
+            if self._unchecked:
+                batch.validate(full=True)  # offsets and lengths in an Arrow file are used as they are otherwise
             part = batch.slice(first)
             start = self._done - part.num_rows
             columns = {name: _column(part.column(place)) for place, name in enumerate(self.names)}

@@ -18,6 +18,8 @@ def read_header(reader: LineReader, file: str) -> tuple[list[str], str]:
     """Column names and the delimiter, from the first line that is not blank. A quoted name may hold newlines."""
     text = _decoded(_first_line(reader, file), file)
     bare = QUOTED.sub("", text)
+    if "\r" in bare:
+        raise StreamError(f"{file}: a carriage return stands alone in the header; lines must end with a newline")
     delimiter = max(DELIMITERS, key=bare.count)
     try:
         names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter, strict=True), [])]

@@ -196,7 +196,7 @@ class Source:
 
     def _text(self, stream: ByteStream, name: str) -> tuple[LineReader, bytes]:
         """A reader of UTF-8 text behind a byte order mark, and its first bytes that are not blank."""
-        reader = LineReader(stream if self._encoding == UTF8 else Transcoded(stream, self._encoding), name)
+        reader = LineReader(stream if self._encoding == UTF8 else Transcoded(stream, self._encoding, name), name)
         if self._encoding == UTF8:
             check_utf8(reader.peek(), name)
         reader.peek()

@@ -30,8 +30,8 @@ MARKS = {
 """Byte order marks; those of UTF-32 come first, as one begins like that of UTF-16."""
 NUL_SHARE = 0.25
 """Text in which so many bytes are NUL, nearly all of them at even or at odd places, is UTF-16."""
-FEW_LINES, FEW_SHARE = 3, 0.01
-"""A text is in another encoding if 3 of its first lines, or one in a hundred, are not UTF-8; fewer are rejects."""
+FEW_LINES, FEW_SHARE = 3, 0.1
+"""A text is in another encoding if the first of its lines, or three, or one in ten are not UTF-8; fewer are rejects."""
 IN_A_WORD = re.compile(rb"[A-Za-z][\x80-\xff]{1,2}(?![\x80-\xff])|(?<![\x80-\xff])[\x80-\xff]{1,2}[A-Za-z]")
 RUN = re.compile(rb"[\x80-\xff]{3}")
 
@@ -47,7 +47,8 @@ def check_utf8(head: bytes, file: str) -> None:
     lines = head.split(b"\n")[:-1] or [head]
     bad = [line for line in lines if not _is_utf8(line)]
     good = sum(not line.isascii() for line in lines) - len(bad)
-    if len(bad) <= good or len(bad) < min(FEW_LINES, FEW_SHARE * len(lines)):
+    few = len(bad) < min(FEW_LINES, FEW_SHARE * len(lines)) and _is_utf8(lines[0])
+    if few or len(bad) <= good:
         return
     words, runs = sum(bool(IN_A_WORD.search(line)) for line in bad), sum(bool(RUN.search(line)) for line in bad)
     if 2 * words > len(bad) and words > runs:
@@ -100,8 +101,10 @@ codecs.register_error("natkal-no-text", _no_text)
 class Transcoded(io.RawIOBase):
     """A stream of text in another encoding, as UTF-8. It cannot jump: a position is reached by reading."""
 
-    def __init__(self, stream: ByteStream, encoding: str):
+    def __init__(self, stream: ByteStream, encoding: str, file: str):
         self._stream = stream
+        self._encoding = encoding
+        self._file = file
         self._read = getattr(stream, "read1", stream.read)
         self._decoder = codecs.getincrementaldecoder(encoding)("natkal-no-text")
         self._ended = False
@@ -111,7 +114,10 @@ class Transcoded(io.RawIOBase):
         while not self._ended:
             chunk = self._read(size)
             self._ended = not chunk
-            text = self._decoder.decode(chunk, final=self._ended)
+            try:
+                text = self._decoder.decode(chunk, final=self._ended)
+            except UnicodeError as error:
+                raise StreamError(f"{self._file}: is not {self._encoding} text: {error}") from error
             if text:
                 return text.encode("utf-8", "surrogateescape")
         return b""
