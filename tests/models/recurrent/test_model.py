@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import natkal as nk
+from natkal.curvature.units import find_layers
 from natkal.models import ravel
 
 STEPS = 24
@@ -97,6 +98,46 @@ def test_a_cell_that_declares_nothing_learns_the_same(stream, rtol) -> None:
     np.testing.assert_allclose(
         learn(plain, stream)[1].log_prob, learn(declared, stream)[1].log_prob, rtol=rtol, atol=rtol
     )
+
+
+@pytest.mark.parametrize("name", ["lru", "rtu"])
+def test_traces_learn_what_the_whole_matrix_learns(name, stream, rtol) -> None:
+    """Under a curvature with a block for each unit, diagonal() and rtrl() are one learner; forecasts are too."""
+    traces = nk.recurrent_network(
+        jax.random.key(0), getattr(nk.cells, name)(3), 2, nk.families.Bernoulli(), hidden=(2,)
+    )
+    whole = dataclasses.replace(traces, sensitivity=nk.sensitivity.rtrl())
+    curvature = nk.mixed({"['cell']*": nk.blocks(), "*": nk.dense()})
+    found = []
+    for model in (traces, whole):
+        learner = nk.online(model, prior_cov=0.2, curvature=curvature)
+        state, info = nk.run(learner, learner.init(model.params), *stream)
+        ahead = learner.forecast(state, stream[0][:3], 3)
+        found.append((ravel(state.params), ravel(state.carry.state), info.log_prob, ahead.mean, ahead.natural_cov))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=100 * rtol, atol=100 * rtol)
+
+
+def test_a_block_holds_all_weights_of_a_unit() -> None:
+    """Drive, gate, bias and rotation of a unit are one block: 3 inputs make 3 x 3 + 1 + 2 = 12 numbers."""
+    model = nk.recurrent_network(jax.random.key(0), nk.cells.rtu(5), 3, nk.families.Gaussian(1.0))
+    layers = find_layers(
+        tuple((jax.tree_util.keystr(path), leaf.shape) for path, leaf in jax.tree.leaves_with_path(model.params))
+    )
+    assert sorted((layer.inputs, layer.units) for layer in layers.layers) == [(11, 1), (12, 5)]
+
+
+def test_a_stack_learns(stream) -> None:
+    """Its state keeps one structure, and every layer moves."""
+    stack = nk.cells.stack(nk.cells.lru(2), nk.cells.rtu(2))
+    model = nk.recurrent_network(
+        jax.random.key(0), stack, 2, nk.families.Bernoulli(), sensitivity=nk.sensitivity.layerwise()
+    )
+    state, info = learn(model, stream)
+    assert np.isfinite(info.log_prob).all()
+    moved = jax.tree.map(lambda new, old: float(jnp.max(jnp.abs(new - old))), state.params, model.params)
+    assert min(moved["cell"]["layers"][0]["real"], moved["cell"]["layers"][1]["real"]) > 1e-6
+    assert moved["cell"]["maps"][0]["weight"] > 1e-6
 
 
 def test_a_structured_state_and_errors_in_the_users_words(stream) -> None:

@@ -146,6 +146,53 @@ def test_a_trace_is_one_number_per_parameter_and_state_leaf(name) -> None:
     assert nk.sensitivity.snap(1).init(model.system, None).shape == (len(jax.tree.leaves(model.state)), model.size)
 
 
+def test_layerwise_drops_what_upper_layers_remember_of_lower_weights(rtol) -> None:
+    """Against derivatives of the unrolled stack: with x_m,t-1 of each layer held fixed for the weights below it.
+
+    Exact RTRL differs there, and agrees for the last layer.
+    """
+    layers = (nk.cells.lru(2), nk.cells.rtu(3), nk.cells.lru(2))
+    stack = nk.cells.stack(*layers)
+    model = nk.recurrent_network(jax.random.key(1), stack, INPUTS, nk.families.Gaussian(1.0))
+    inputs = jax.random.normal(jax.random.key(2), (STEPS, INPUTS))
+    assert model.sensitivity == nk.sensitivity.rtrl()
+
+    def alone(params, at):
+        """The last states, with the weights of layer and map `at` taken from `params`, all others as they are."""
+        weights = dict(model.params["cell"])
+        for kind in ("layers", "maps"):
+            mine = params["cell"][kind]
+            weights[kind] = [mine[i] if i == at else w for i, w in enumerate(model.params["cell"][kind])]
+        state = stack.state()
+        for u in inputs:
+            past = [jax.lax.stop_gradient(s) if i > at else s for i, s in enumerate(state)]
+            state = stack.advance(weights, tuple(past), u)
+        return jax.flatten_util.ravel_pytree(state)[0]
+
+    def matrices():
+        jacobians = [jax.jacrev(alone)(model.params, at) for at in range(len(layers))]
+        by_leaf = [sum(leaves) for leaves in zip(*map(jax.tree.leaves, jacobians), strict=True)]
+        expected = jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in by_leaf], axis=1)
+        found = []
+        for sensitivity in (nk.sensitivity.layerwise(), nk.sensitivity.rtrl()):
+            known = advance(model, sensitivity, inputs)
+            step = jnp.linspace(-1.0, 1.0, model.size)
+            found.append(sensitivity.rows(model.system, known, jnp.eye(model.system.state_size)))
+            found.append(sensitivity.push(model.system, known, step))
+        return expected, *found
+
+    expected, rows, pushed, exact, _ = jax.jit(matrices)()
+    np.testing.assert_allclose(rows, expected, rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(pushed, rows @ np.linspace(-1.0, 1.0, model.size), rtol=rtol, atol=rtol)
+    gap = jax.tree.map(lambda leaf: float(jnp.max(jnp.abs(leaf))), jax.vmap(model.unravel)(rows - exact)["cell"])
+    assert gap["layers"][0]["real"] > 1e-3
+    assert max(jax.tree.leaves(gap["layers"][-1])) < rtol
+    with pytest.raises(ValueError, match=r"layerwise\(\) needs a cell of nk.cells.stack"):
+        nk.sensitivity.layerwise().init(network("lru")[0].system, None)
+    with pytest.raises(ValueError, match=r"diagonal\(\) is exact only where no unit reads another"):
+        nk.sensitivity.diagonal().init(model.system, None)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
 def test_cap_bounds_whatever_comes(value) -> None:
     big = {"g": jnp.full((2, 3), value), "fine": jnp.ones(2), "key": jax.random.key(0)}

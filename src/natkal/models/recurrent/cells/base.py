@@ -69,11 +69,14 @@ class UnitCell(Cell):
     def owners(self, params: Params) -> np.ndarray:
         """For each parameter the one unit it feeds; -1 for those of the readout, which feed none."""
         nothing = jax.tree.map(lambda leaf: np.full(np.shape(leaf), -1), params)
-        mine = {
-            name: np.broadcast_to(np.arange(np.shape(leaf)[-1]) % self.units, np.shape(leaf))
-            for name, leaf in params["cell"].items()
-        }
-        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves({**nothing, "cell": mine})])
+        return _flat({**nothing, "cell": jax.tree.map(self._units_fed, params["cell"])})
+
+    def weight_owners(self, weights: Params) -> np.ndarray:
+        """The same for the cell's own weights."""
+        return _flat(jax.tree.map(self._units_fed, weights))
+
+    def _units_fed(self, leaf: Any) -> np.ndarray:
+        return np.broadcast_to(np.arange(np.shape(leaf)[-1]) % self.units, np.shape(leaf))
 
     @property
     @abc.abstractmethod
@@ -82,5 +85,9 @@ class UnitCell(Cell):
 
 
 def readout_params(key: Array, width: int, outputs: int) -> Params:
-    """Weights `N(0, 1/width)` and zero biases for `Cell.readout`."""
+    """Weights `N(0, 1/width)` and zero biases: for `Cell.readout`, and for the maps between layers."""
     return {"weight": jax.random.normal(key, (width, outputs)) / np.sqrt(width), "bias": jnp.zeros(outputs)}
+
+
+def _flat(tree: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])

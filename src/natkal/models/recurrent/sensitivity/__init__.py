@@ -2,6 +2,7 @@
 
 from natkal.models.recurrent.sensitivity.base import Sensitivity
 from natkal.models.recurrent.sensitivity.exact import immediate, rtrl
+from natkal.models.recurrent.sensitivity.layerwise import layerwise
 from natkal.models.recurrent.sensitivity.random_rank import kronecker_rtrl, nobacktrack, uoro
 from natkal.models.recurrent.sensitivity.traces import diagonal
 from natkal.models.recurrent.sensitivity.windowed import snap, truncated
@@ -11,6 +12,7 @@ __all__ = [
     "diagonal",
     "immediate",
     "kronecker_rtrl",
+    "layerwise",
     "nobacktrack",
     "rtrl",
     "snap",

@@ -35,7 +35,7 @@ class DiagonalSensitivity(Sensitivity):
                 [
                     sum(
                         (leaf.spread(local.own_jacobian[a, b]) * trace[b] for b in range(system.leaves)),
-                        direct[leaf.index][a],
+                        direct[leaf.number][a],
                     )
                     for a in range(system.leaves)
                 ]
@@ -50,7 +50,7 @@ class DiagonalSensitivity(Sensitivity):
         parts = [jnp.zeros((count, int(np.prod(shape))), system.dtype) for shape in system.shapes]
         for leaf, trace in zip(_fed(system), state, strict=True):
             along = (leaf.spread(per_leaf[:, a]) * trace[a][None] for a in range(system.leaves))
-            parts[leaf.index] = sum(along, jnp.zeros((), system.dtype)).reshape(count, -1)
+            parts[leaf.number] = sum(along, jnp.zeros((), system.dtype)).reshape(count, -1)
         return jnp.concatenate(parts, axis=1)
 
     def push(self, system: System, state: tuple[Trace, ...], step: Float[Array, " p"]) -> Float[Array, " n"]:
@@ -65,7 +65,7 @@ class DiagonalSensitivity(Sensitivity):
 class Fed(NamedTuple):
     """A parameter leaf that feeds units, by its last axis: its number, where it starts, its shape."""
 
-    index: int
+    number: int
     start: int
     shape: tuple[int, ...]
     units: int
@@ -85,13 +85,13 @@ def _fed(system: System) -> tuple[Fed, ...]:
             "or sensitivity=nk.sensitivity.rtrl() for this cell"
         )
     leaves, start = [], 0
-    for index, shape in enumerate(system.shapes):
+    for number, shape in enumerate(system.shapes):
         size = int(np.prod(shape))
         own = owners[start : start + size].reshape(shape)
         if (own >= 0).any():
             if (own != np.arange(shape[-1]) % system.units).any():
                 raise ValueError("sensitivity: diagonal() needs parameters whose last axis counts the units")
-            leaves.append(Fed(index=index, start=start, shape=shape, units=system.units))
+            leaves.append(Fed(number=number, start=start, shape=shape, units=system.units))
         start += size
     return tuple(leaves)
 
