@@ -102,7 +102,8 @@ def settle(scale: Scale, first: Float[Array, "n *e"]) -> Scale:
     near = jnp.abs(first - middle[None]) <= OUTSIDE * deviation[None]
     near = (near | (deviation[None] == 0)) & jnp.isfinite(first)
     core = jax.tree.map(jnp.zeros_like, scale.core)
-    core = jax.lax.fori_loop(0, len(first), lambda row, sums: _add_values(sums, first[row], near[row]), core)
+    for row, inside in zip(first, near, strict=True):
+        core = _add_values(core, row, inside)
     return scale._replace(core=core)
 
 
