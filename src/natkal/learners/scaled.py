@@ -234,8 +234,15 @@ class Scaled:
     def _told(self, state: ScaledState, info: BankInfo, y: Array) -> BankInfo:
         """What the observation told, in the user's units; log p is a density per unit of the user's y."""
         prediction = self._in_users_units(state, info.prediction)
-        observed = ~jnp.all(jnp.isnan(y))
-        log_prob = jnp.where(observed, prediction.log_prob_one(y), 0.0)
+        present = ~jnp.isnan(y)
+        observed = jnp.any(present)
+        if self._warms_up:
+            # log p(y) = log p(z) - log scale; the first rows have no log p(z), since the bank does not see them
+            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(self._units(state)[1]), 0.0))
+            log_prob = jax.lax.cond(info.observed, lambda: known, lambda: prediction.log_prob_one(y))
+        else:
+            log_prob = prediction.log_prob_one(y)
+        log_prob = jnp.where(observed, log_prob, 0.0)
         shift = jnp.where(info.observed, log_prob - info.log_prob, 0.0)
         return info._replace(
             log_prob=log_prob,
