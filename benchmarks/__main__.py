@@ -16,11 +16,15 @@ def main() -> None:
     parser.add_argument("name", choices=sorted(BENCHMARKS))
     parser.add_argument("part", nargs="*", help="only these parts of it (default: all)")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON line for each part, no table")
-    named, _ = parser.parse_known_args()
+    name = next((word for word in sys.argv[1:] if word in BENCHMARKS), None)
+    if name is None:
+        parser.parse_args()  # says what is wrong, or helps
+        return
     try:
-        module = import_module(BENCHMARKS[named.name])
+        module = import_module(BENCHMARKS[name])
     except ModuleNotFoundError as error:
-        parser.error(f"{named.name} needs {error.name!r}: pip install 'natkal[bench]'")
+        parser.error(f"{name} needs {error.name!r}: pip install 'natkal[bench]'")
+    parser.epilog = f"parts of {name}: {', '.join(module.PARTS)}"
     options = getattr(module, "OPTIONS", {})
     for option, (default, words) in options.items():
         parser.add_argument(f"--{option}", type=type(default), default=default, help=f"{words} (default: {default!r})")
