@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from natkal.tabular.settings import Settings
 
 from natkal.app.reading.first_rows import look
 from natkal.app.reading.source import Source
 from natkal.tabular.errors import StreamError
 from natkal.tabular.features import Encoder
-from natkal.tabular.settings import Settings
 
 SECONDS = 20
 """No file may take longer than this, on a busy machine too; the usual one takes milliseconds."""

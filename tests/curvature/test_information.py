@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from natkal.drivers.compact import LIBRARY, primitives
 
 import natkal as nk
 from natkal.curvature import Prior, Response
 from natkal.curvature.information import UNKNOWN
-from natkal.drivers.compact import LIBRARY, primitives
 
 pytestmark = pytest.mark.float64
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.prior import prior_root
-from natkal.engine import counter
 from natkal.drivers.checks import check_stream
+from natkal.engine import counter
 from natkal.engine.checks import in_precision_of
 from natkal.engine.learner import KalmanLearner
 from natkal.engine.prior import make_prior
