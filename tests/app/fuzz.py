@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from natkal.tabular.settings import Settings
 
 from natkal.app.reading.first_rows import look
 from natkal.app.reading.source import Source
+from natkal.app.settings import Settings
 from natkal.tabular.errors import StreamError
 from natkal.tabular.features import Encoder
 

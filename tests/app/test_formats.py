@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from natkal.tabular.settings import Settings
 
 from natkal.app.reading import json_array, json_rows, lines
 from natkal.app.reading.first_rows import look
 from natkal.app.reading.source import Source
+from natkal.app.settings import Settings
 from natkal.tabular.errors import StreamError
 from natkal.tabular.table import Position
 

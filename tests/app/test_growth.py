@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from natkal.tabular.settings import Settings
 
 from natkal.app.reading import lines
 from natkal.app.reading.first_rows import look
 from natkal.app.reading.source import Source
+from natkal.app.settings import Settings
 from natkal.tabular import features
 from natkal.tabular.errors import StreamError
 from natkal.tabular.features import Encoded, Encoder

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from natkal.tabular.errors import StreamError
+from natkal.tabular.guess import guess_task
 from natkal.tabular.schema import infer
-from natkal.tabular.tasks import guess_task
 
 RNG = np.random.default_rng(0)
 

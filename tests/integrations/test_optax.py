@@ -47,7 +47,7 @@ def test_the_loop_is_the_filter(size, rtol):
 
 def test_a_factor_serves_as_well_as_a_jacobian(rtol):
     """V = A' C by hand, without a cap: the same step."""
-    optimizer = natural_gradient(0.5, step=nk.step_control(cap=None))
+    optimizer = natural_gradient(0.5, step_control=nk.step_control(cap=None))
     seen = look(MODEL, PARAMS, INPUTS[:2], TARGETS[:2])
     root = seen.extra["noise_root"]
     factor = jax.tree.map(lambda rows: jnp.tensordot(root.T, rows, axes=1), seen.extra["jacobian"])
@@ -109,7 +109,7 @@ def test_what_is_missing_is_said():
     with pytest.raises(ValueError, match="fisher_decay must equal the learning rate"):
         natural_gradient(rates=nk.learning_rate(0.1, fisher_decay=0.2))
     with pytest.raises(ValueError, match="only cap works on gradients"):
-        natural_gradient(step=nk.step_control(newton=2))
+        natural_gradient(step_control=nk.step_control(newton=2))
     with pytest.raises(ValueError, match="prior_cov: must be a number"):
         natural_gradient(np.ones(3)).init(PARAMS)
     recurrent = nk.recurrent_model(

@@ -70,6 +70,22 @@ def chosen(accepted: Bool[Array, ""], update: Update, before: Any) -> Any:
     return jax.tree.map(lambda new, old: new if new is old else jnp.where(accepted, new, old), update.state, declined)
 
 
+class Alone:
+    """Defaults of a structure that is kept in one form only and cannot be made larger."""
+
+    def in_fleet(self, rows: int, *, kept_prior: bool) -> Any:
+        """Itself."""
+        return self
+
+    def recast(self, state: Any, to: Any, size: int) -> Any:
+        """The state itself."""
+        return state
+
+    def embed(self, state: Any, larger: Any, places: Any) -> Any:
+        """Refused."""
+        raise ValueError(f"{type(self).__name__}: a state of this structure cannot be made larger")
+
+
 @runtime_checkable
 class Curvature(Protocol):
     """A structure for the covariance of the parameters; see this folder's README for the equations.
@@ -104,11 +120,11 @@ class Curvature(Protocol):
         """Rows P rows'."""
         ...
 
-    def in_fleet(self, rows: int, *, kept_prior: bool) -> "Curvature":
+    def in_fleet(self, rows: int, *, kept_prior: bool) -> Any:
         """The same structure as it is best kept for many small learners of so many rows; itself unless it has one."""
         return self
 
-    def recast(self, state: Any, to: "Curvature", size: int) -> Any:
+    def recast(self, state: Any, to: Any, size: int) -> Any:
         """The same covariance as another form of this structure keeps it."""
         return state
 

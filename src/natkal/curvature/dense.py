@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from natkal import linalg
-from natkal.curvature.base import Prior, Response, Update
+from natkal.curvature.base import Alone, Prior, Response, Update
 from natkal.curvature.innovation import conditioned
 from natkal.curvature.kernels import KERNELS, Immediate, Kernel, best, size_of
 from natkal.curvature.prior import KeptPrior, keep_prior, renew, respond_with_prior, with_prior_rows
@@ -25,7 +25,7 @@ class DenseState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Dense:
+class Dense(Alone):
     """The covariance form of Def. 5 without its R^-1; build it with `dense`."""
 
     factored: ClassVar[bool] = False
@@ -87,7 +87,7 @@ class Dense:
         waiting = rows + (self.prior_directions if kept_prior else 0)
         return dataclasses.replace(self, kernel="batch", waiting=waiting)
 
-    def recast(self, state: DenseState, to: "Dense", size: int) -> DenseState:
+    def recast(self, state: DenseState, to: Any, size: int) -> DenseState:
         """The same P as another kernel keeps it."""
         old, new = self.kernel_for(size), to.kernel_for(size)
         return state if old == new else state._replace(cov=new.start(old.to_dense(state.cov)))

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from natkal.curvature.base import Prior, Response, Update
+from natkal.curvature.base import Alone, Prior, Response, Update
 from natkal.curvature.innovation import attenuated
 from natkal.curvature.prior import prior_root
 from natkal.typing import Array, Bool, Float
@@ -32,7 +32,7 @@ class InformationState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Information:
+class Information(Alone):
     """The square-root information filter (Lemma 9 by QR); build it with `information`.
 
     The step Lambda^-1 rows' e is the least-squares solution of one system. With a whitened push w, F w = e, and x the
@@ -81,7 +81,8 @@ class Information:
             prior = jnp.sqrt(restore) * state.prior
             predicted = _absorbed(predicted, _beside(prior, prior @ (state.moved - offset)))
             gram = _quadratic(predicted[:, :-1], rows)
-        factor, push = respond(gram)
+        answer = respond(gram)
+        factor, push = answer.factor, answer.push
         whitened_push, rest = _whitened(factor, push)
         whitened_rows = factor.T @ rows
         system = _absorbed(predicted, _beside(whitened_rows, whitened_push + whitened_rows @ state.moved))

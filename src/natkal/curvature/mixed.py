@@ -9,13 +9,13 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from natkal.curvature.base import Curvature, Prior, Response, Update
+from natkal.curvature.base import Alone, Curvature, Prior, Response, Update
 from natkal.curvature.innovation import attenuated
 from natkal.curvature.units import Layout, find_layers, starts
 from natkal.typing import Array, Float, Num
 
 
-class Frozen:
+class Frozen(Alone):
     """P = 0: nothing is learned, nothing is stored; build it with `frozen`."""
 
     factored: ClassVar[bool] = False
@@ -98,7 +98,7 @@ Rule = Callable[[Layout], list[int]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Mixed:
+class Mixed(Alone):
     """Independent parts, each in its own structure; build it with `mixed` or `last_layer`.
 
     The step is the one of the joint filter: with G = sum_i G_i and w = (I + F F' G)^-1 e, part i must move

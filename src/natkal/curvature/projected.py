@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 
-from natkal.curvature.base import Prior, Response, Update
+from natkal.curvature.base import Alone, Prior, Response, Update
 from natkal.curvature.innovation import conditioned, solved
 from natkal.linalg import inverse
 from natkal.rows import Outer, Rows
@@ -24,7 +24,7 @@ class Look(NamedTuple):
     images: Any
 
 
-class Projected(abc.ABC, Generic[S]):
+class Projected(Alone, abc.ABC, Generic[S]):
     """A structured precision Lambda. One observation with Fisher matrix V V' makes
 
         predicted   Lambda_- = keep Lambda + restore Lambda_0                    (in the structure)
@@ -72,18 +72,6 @@ class Projected(abc.ABC, Generic[S]):
     @abc.abstractmethod
     def sample(self, state: S, key: Array) -> Float[Array, " p"]:
         """One draw from N(0, P)."""
-
-    def embed(self, state: S, larger: S, places: Any) -> S:
-        """Refused, where a structure does not say how."""
-        raise ValueError(f"{type(self).__name__}: a state of this structure cannot be made larger")
-
-    def in_fleet(self, rows: int, *, kept_prior: bool) -> "Projected[S]":
-        """Itself."""
-        return self
-
-    def recast(self, state: S, to: Any, size: int) -> S:
-        """Itself."""
-        return state
 
     def quadratic(self, state: S, rows: Rows) -> Float[Array, "m m"]:
         """Rows P rows'."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from natkal import linalg
-from natkal.curvature.base import Prior, Response, Update
+from natkal.curvature.base import Alone, Prior, Response, Update
 from natkal.curvature.dense import check_directions
 from natkal.curvature.innovation import conditioned
 from natkal.curvature.kernels import RootKernel, best_root, size_of
@@ -24,7 +24,7 @@ class SquareRootState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class SquareRoot:
+class SquareRoot(Alone):
     """Potter's form, r columns at a time; build it with `square_root`."""
 
     factored: ClassVar[bool] = False

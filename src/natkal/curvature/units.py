@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -145,14 +146,18 @@ class Layers:
 def layer_places(small: Layer, large: Layer, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where the inputs and the units of a layer stand in a larger one, given where its parameters do."""
     last = max(piece.start + piece.size for piece in small.pieces)
-    own = np.asarray(small.matrices(np.arange(last, dtype=float)[None])[0]).astype(int)
+    own = np.asarray(small.matrices(_numbered(last))[0]).astype(int)
     size = max(piece.start + piece.size for piece in large.pieces)
-    numbers = np.asarray(large.matrices(np.arange(size, dtype=float)[None])[0]).astype(int)
+    numbers = np.asarray(large.matrices(_numbered(size))[0]).astype(int)
     row_of = {int(number): row for row, line in enumerate(numbers) for number in line}
     unit_of = {int(number): unit for line in numbers for unit, number in enumerate(line)}
     inputs = np.array([row_of[int(places[number])] for number in own[:, 0]])
     units = np.array([unit_of[int(places[number])] for number in own[0]])
     return inputs, units
+
+
+def _numbered(size: int) -> Any:
+    return np.arange(size, dtype=float)[None]
 
 
 def merge(pieces: Sequence[Piece]) -> Layer:

@@ -1,7 +1,7 @@
 """Checks of shapes and values, made once, on the host, by the drivers; messages name the row and the value."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ import numpy as np
 
 from natkal.engine.checks import all_concrete
 from natkal.engine.protocol import Learner
+from natkal.families.checks import is_concrete
 
 
 def check_learner(learner: Any, state: Any) -> None:
@@ -22,7 +23,7 @@ def check_learner(learner: Any, state: Any) -> None:
     if isinstance(state, type(learner)) or state is None:
         raise TypeError("state: got a learner; pass the state that learner.init() gives")
     for leaf in jax.tree.leaves(state):
-        if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+        if isinstance(leaf, jax.Array) and is_concrete(leaf):
             if leaf.is_deleted():
                 raise ValueError("state: was used up by an earlier call; go on with the state which that call returned")
             if leaf.dtype == jnp.float64 and not jax.config.read("jax_enable_x64"):
@@ -66,13 +67,13 @@ def check_resets(resets: Any, count: int) -> jax.Array:
 
 
 @contextlib.contextmanager
-def explain_shapes(learner: Any, state: Any, inputs: Any) -> Iterator[None]:
-    """Say which input shape the learner cannot take, instead of where in the trace it failed."""
+def explain_shapes(predict: Callable[[Any], Any], inputs: Any) -> Iterator[None]:
+    """Say which input shape cannot be predicted from, instead of where in the trace it failed."""
     try:
         yield
     except (TypeError, ValueError) as failure:
         try:
-            jax.eval_shape(learner.predict, state, inputs)
+            jax.eval_shape(predict, inputs)
         except (TypeError, ValueError) as reason:
             shapes = jax.tree.map(jnp.shape, inputs)
             raise ValueError(f"inputs: the model cannot take a row of shape {shapes}: {reason}") from failure

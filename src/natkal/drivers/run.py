@@ -56,7 +56,7 @@ def run(
     boundaries = None if resets is None else check_resets(resets, len(targets))
     row = jax.tree.map(lambda leaf: leaf[0], inputs) if len(targets) else inputs
     inputs, targets = jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets)
-    with explain_shapes(learner, state, row):
+    with explain_shapes(lambda row: learner.predict(state, row), row):
         if batch_size > 1:
             check_batchable(learner)
             state, info = _run_batches(learner, state, inputs, targets, batch_size)
@@ -90,15 +90,10 @@ def _kept(info: Any, keep: Keep) -> Any:
     """The part of a `StepInfo` that is asked for."""
     if keep == "all":
         return info
-    told = keep == "log_prob"
-    return StepInfo(
-        log_prob=info.log_prob if told else None,
-        prediction=None,
-        observed=info.observed if told else None,
-        accepted=info.accepted if told else None,
-        weight=None,
-        keep=None,
-    )  # pyright: ignore[reportArgumentType]
+    nothing: Any = None
+    if keep == "nothing":
+        return StepInfo(*[nothing] * len(StepInfo._fields))
+    return StepInfo(info.log_prob, nothing, info.observed, info.accepted, nothing, nothing)  # pyright: ignore[reportArgumentType]
 
 
 def _in_parts(

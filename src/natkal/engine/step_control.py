@@ -53,7 +53,7 @@ class StepControl:
         answer = Response(factor=seen.factor, push=seen.score)
         if self.newton:
             answer = exact_likelihood(answer, gram, outputs, raw, y, self.newton)
-        answer = Response(factor=jnp.sqrt(rate * weight) * answer.factor, push=weight * answer.push)
+        answer = Response(factor=jnp.sqrt(rate * weight) * answer.factor, push=jnp.asarray(weight) * answer.push)
         return answer if self.cap is None else capped(answer, gram, seen, self.cap)
 
 

@@ -39,7 +39,7 @@ class Around(Family):
         return self.family.event_shape
 
     @property
-    def support(self) -> Support:
+    def support(self) -> Support:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The family's own."""
         return self.family.support
 

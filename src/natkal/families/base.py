@@ -1,7 +1,7 @@
 """What an observation is: the interface every exponential family answers (Appendix of the paper)."""
 
 import abc
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,9 @@ class Family(abc.ABC):
     Results have the dtype of the parameter; an observation may be an integer or a float of any width.
     """
 
+    support: ClassVar[Support] = "other"
+    """Which kind of law stands for a prediction of y: what quantiles and intervals are taken from."""
+
     @property
     @abc.abstractmethod
     def dim(self) -> int:
@@ -56,11 +59,6 @@ class Family(abc.ABC):
     def domain(self) -> str:
         """The possible values of y, in words: completes "target 7 is outside ..."."""
         return "the finite real numbers"
-
-    @property
-    def support(self) -> Support:
-        """Which kind of law stands for a prediction of y: what quantiles and intervals are taken from."""
-        return "other"
 
     @property
     def unweighted(self) -> "Family":

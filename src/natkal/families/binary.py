@@ -1,13 +1,14 @@
 """Yes-or-no observations, and how many yeses in n trials."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
-from natkal.families.base import Event, Family, Natural, as_float
+from natkal.families.base import Event, Family, Natural, Support, as_float
 from natkal.families.checks import are_counts, check_whole
 from natkal.typing import Array, Float
 
@@ -100,7 +101,7 @@ class Bernoulli(Binomial):
     [0.5]
     """
 
-    support = "classes"
+    support: ClassVar[Support] = "classes"
 
     n: int = dataclasses.field(default=1, init=False, repr=False)
 

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jax.typing import DTypeLike
 
-from natkal.families.base import Event, Family, Natural, Raw, as_float
+from natkal.families.base import Event, Family, Natural, Raw, Support, as_float
 from natkal.families.checks import are_counts, check_whole
 from natkal.typing import Array, Float
 
@@ -126,7 +127,7 @@ class Categorical(Softmax):
     [-0.25, -0.25, 0.75, -0.25]
     """
 
-    support = "classes"
+    support: ClassVar[Support] = "classes"
 
     k: int
     minimal: bool = dataclasses.field(default=True, kw_only=True)

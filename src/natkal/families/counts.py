@@ -1,6 +1,7 @@
 """Counts without an upper limit: Poisson, and the overdispersed negative binomial."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 
-from natkal.families.base import Event, Family, Natural, Raw, as_float
+from natkal.families.base import Event, Family, Natural, Raw, Support, as_float
 from natkal.families.checks import are_counts, check_positive
 from natkal.typing import Array, Float
 
@@ -16,7 +17,7 @@ from natkal.typing import Array, Float
 class _Counts(Family):
     """What the two share: one real statistic T(y) = y of a count y."""
 
-    support = "count"
+    support: ClassVar[Support] = "count"
 
     @property
     def dim(self) -> int:

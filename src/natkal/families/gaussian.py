@@ -1,6 +1,7 @@
 """Gaussian observations: a known covariance (least squares), or a variance that is predicted too."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from natkal import linalg
-from natkal.families.base import Event, Family, Natural, Observed, Raw, as_float
+from natkal.families.base import Event, Family, Natural, Observed, Raw, Support, as_float
 from natkal.families.checks import is_concrete
 from natkal.typing import Array, Bool, Float
 
@@ -29,7 +30,7 @@ class Gaussian(Family):
     ([0.5], [0.5])
     """
 
-    support = "real"
+    support: ClassVar[Support] = "real"
 
     noise_cov: ArrayLike
 
@@ -154,7 +155,7 @@ class GaussianUnknownVariance(Family):
     [2.0, 1.5]
     """
 
-    support = "real"
+    support: ClassVar[Support] = "real"
 
     @property
     def dim(self) -> int:

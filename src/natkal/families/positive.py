@@ -1,6 +1,7 @@
 """Positive observations: waiting times, sizes, amounts."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 from jax.scipy.special import gammaln, xlogy
 from jax.typing import ArrayLike
 
-from natkal.families.base import Event, Family, Natural, Raw, as_float
+from natkal.families.base import Event, Family, Natural, Raw, Support, as_float
 from natkal.families.checks import check_positive
 from natkal.typing import Array, Float
 
@@ -25,7 +26,7 @@ class Gamma(Family):
     [3.0]
     """
 
-    support = "positive"
+    support: ClassVar[Support] = "positive"
 
     shape: ArrayLike
 

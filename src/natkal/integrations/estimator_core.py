@@ -42,7 +42,7 @@ def _model(hidden_layer_sizes: Any, model: str) -> str:
     if model != "auto":
         raise ValueError(f"hidden_layer_sizes: leave it out where model={model!r} says it all")
     sizes = np.atleast_1d(np.asarray(hidden_layer_sizes)).tolist()
-    if not all(isinstance(size, numbers.Integral) and size > 0 for size in sizes):
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
         raise ValueError(
             f"hidden_layer_sizes: must be a tuple of positive whole numbers, or None, got {hidden_layer_sizes!r}"
         )

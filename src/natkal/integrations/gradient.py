@@ -17,11 +17,12 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from natkal.curvature import Curvature, Prior, Response, dense
+from natkal.drivers.checks import check_stream, explain_shapes
 from natkal.engine import counter
-from natkal.engine.checks import check_stream, explain_shapes
 from natkal.engine.rates import Rates, fading
 from natkal.engine.step_control import Seen as Looked
-from natkal.engine.step_control import StepControl, capped, step_control
+from natkal.engine.step_control import StepControl, capped
+from natkal.engine.step_control import step_control as default_step_control
 from natkal.families.base import Observed
 from natkal.models import Model, ravel, ravel_rows
 from natkal.typing import Array, Float, Params
@@ -50,7 +51,7 @@ def natural_gradient(
     *,
     curvature: Curvature | None = None,
     rates: Rates | None = None,
-    step: StepControl | None = None,
+    step_control: StepControl | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Online natural gradient descent as an optax transformation, the extended Kalman filter on the parameters.
 
@@ -78,11 +79,11 @@ def natural_gradient(
     """
     curvature = dense() if curvature is None else curvature
     rates = fading(0.0) if rates is None else rates
-    control = step_control() if step is None else step
+    control = default_step_control() if step_control is None else step_control
     if not rates.is_kalman:
         raise ValueError("rates: fisher_decay must equal the learning rate here; leave it out")
     if control.newton or control.relinearize:
-        raise ValueError("step: newton and relinearize need the model; only cap works on gradients")
+        raise ValueError("step_control: newton and relinearize need the model; only cap works on gradients")
 
     def init(params: Params) -> NaturalGradientState:
         return NaturalGradientState(curvature=curvature.init(_prior(params, prior_cov)), steps=counter.zero())
@@ -149,7 +150,11 @@ def observe(model: Model, params: Params, inputs: Any, targets: Any) -> Seen:
         )
     check_stream(model, inputs, targets)
     row = jax.tree.map(lambda leaf: leaf[0], inputs)
-    with explain_shapes(model, params, model.init_carry(params), row), jax.default_matmul_precision("highest"):
+    carry = model.init_carry(params)
+    with (
+        explain_shapes(lambda row: model.linearize(params, carry, row).raw, row),
+        jax.default_matmul_precision("highest"),
+    ):
         rows, observed, curved = jax.vmap(one)(inputs, jnp.asarray(targets))
     flat = rows.reshape(observed.score.size, -1)
     return Seen(

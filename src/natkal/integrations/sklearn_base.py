@@ -59,7 +59,8 @@ class KalmanEstimator(BaseEstimator):
                 self._frame_columns = None
             elif self._frame_columns is not None:
                 raise ValueError("X: must be a frame with the columns that were learned from, some are not numbers")
-            return validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset)
+            checked: Any = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset)
+            return checked
         validate_data(self, X, skip_check_array=True, reset=reset)
         if reset:
             self._frame_columns = FrameColumns(X)

@@ -16,10 +16,10 @@ from natkal.typing import Array, Int, Params
 
 
 class RunningMembers(NamedTuple):
-    """Which members of a group run: the first `count` of `order`."""
+    """Which members of a group run: the first `running` of `order`."""
 
     order: Int[Array, " m"]
-    count: Int[Array, ""]
+    running: Int[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Group:
             member = running.order[turn]
             return jax.tree.map(lambda whole, part: whole.at[member].set(part), carried, one(member, carried[0]))
 
-        return jax.lax.fori_loop(0, running.count, body, (kept, silent))
+        return jax.lax.fori_loop(0, running.running, body, (kept, silent))
 
     def take(self, members: Sequence[int]) -> "Group":
         """Some of the members."""

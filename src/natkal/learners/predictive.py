@@ -154,8 +154,10 @@ class PlugIn(_Memoryless):
 
     def cdf(self, law: OwnLaw, y: Array) -> Array:
         """That of the law with these moments."""
+        assert law.moments.cov is not None
         mean, variance = law.moments.mean, jnp.diagonal(law.moments.cov)
-        return matched_cdf(self.family.support, *(jnp.reshape(x, jnp.shape(y)) for x in (mean, variance)), y)
+        shape = jnp.shape(y)
+        return matched_cdf(self.family.support, jnp.reshape(mean, shape), jnp.reshape(variance, shape), y)
 
     def sample(self, law: OwnLaw, key: Array) -> Array:
         """The family's."""

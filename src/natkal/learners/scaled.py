@@ -104,6 +104,7 @@ class Scaled:
             return ScaledState(seen, None, first_inputs, None, rows, bank), info
         weighted = self.outputs.unweighted is not self.outputs
         seen_y = jnp.where(target[1] > 0, y, jnp.nan) if weighted else y
+        assert state.targets is not None
         targets = scales.observe(state.targets, seen_y)
         if not self._warms_up:
             location, scale = self.target_units(state)
@@ -145,12 +146,14 @@ class Scaled:
 
     def forecast(self, state: ScaledState, inputs: Any, horizon: int, feed: Feed | None = None) -> Mixture:
         """The next `horizon` observations in the user's units; `feed` takes and gives the user's units too."""
-        location, scale = (None, None) if state.targets is None else self.target_units(state)
 
         def standard_feed(mean: Array) -> Any:
             assert feed is not None
-            y = mean if location is None else jnp.reshape(location + scale * jnp.reshape(mean, location.shape), (-1,))
-            return self._standardised(state.inputs, feed(y))
+            if not self._has_units:
+                return self._standardised(state.inputs, feed(mean))
+            location, scale = self.target_units(state)
+            y = location + scale * jnp.reshape(mean, location.shape)
+            return self._standardised(state.inputs, feed(jnp.reshape(y, (-1,))))
 
         if feed is None:
             scaled = jax.vmap(lambda row: self._standardised(state.inputs, row))(inputs)
@@ -238,7 +241,7 @@ class Scaled:
         observed = jnp.any(present)
         if self._warms_up:
             # log p(y) = log p(z) - log scale; the first rows have no log p(z), since the bank does not see them
-            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(self._units(state)[1]), 0.0))
+            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(self.target_units(state)[1]), 0.0))
             log_prob = jax.lax.cond(info.observed, lambda: known, lambda: prediction.log_prob_one(y))
         else:
             log_prob = prediction.log_prob_one(y)

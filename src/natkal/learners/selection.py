@@ -58,7 +58,7 @@ class Selection:
     def init(self, sizes: tuple[int, ...], dtype: Any) -> SelectionState:
         """Every member runs."""
         running = tuple(
-            RunningMembers(order=jnp.arange(size, dtype=jnp.int32), count=jnp.full((), size, jnp.int32))
+            RunningMembers(order=jnp.arange(size, dtype=jnp.int32), running=jnp.full((), size, jnp.int32))
             for size in sizes
         )
         zero = jnp.zeros((), dtype)
@@ -142,9 +142,9 @@ class Selection:
 
 
 def is_running(running: RunningMembers) -> Bool[Array, " m"]:
-    """For each member of a group, whether it is among the first `count` of `order`."""
+    """For each member of a group, whether it is among the first `running` of `order`."""
     turns = jnp.arange(len(running.order), dtype=jnp.int32)
-    return jnp.zeros(len(running.order), bool).at[running.order].set(turns < running.count)
+    return jnp.zeros(len(running.order), bool).at[running.order].set(turns < running.running)
 
 
 def _ordered(chosen: Bool[Array, " m"], before: RunningMembers) -> RunningMembers:
@@ -152,7 +152,7 @@ def _ordered(chosen: Bool[Array, " m"], before: RunningMembers) -> RunningMember
     position = jnp.where(chosen, jnp.cumsum(chosen) - 1, jnp.sum(chosen) + jnp.cumsum(~chosen) - 1)
     members = jnp.arange(len(chosen), dtype=jnp.int32)
     order = jnp.zeros_like(before.order).at[position].set(members)
-    return RunningMembers(order=order, count=jnp.sum(chosen, dtype=jnp.int32))
+    return RunningMembers(order=order, running=jnp.sum(chosen, dtype=jnp.int32))
 
 
 def revived(states: Any, started: Bool[Array, " m"], log_weights: Array, runs: Bool[Array, " m"]) -> Any:

@@ -30,7 +30,7 @@ from natkal.models import Model, cells, fan_in_prior, mlp_apply, recurrent_model
 from natkal.tabular.errors import StreamError
 from natkal.tabular.options import SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
 from natkal.tabular.tasks import Task
-from natkal.typing import Array, Float, Params
+from natkal.typing import Array, Params
 
 DENSE_UP_TO = 400
 """Parameters of a linear model that get a full covariance; a larger one, and every network, a structured one."""
@@ -47,8 +47,8 @@ CELLS = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
 class Inputs(NamedTuple):
     """One row as a model sees it: its numbers, and how many classes are known by now."""
 
-    features: Float[Array, " d"]
-    known: Array
+    features: Any
+    known: Any
 
 
 @dataclasses.dataclass(frozen=True)

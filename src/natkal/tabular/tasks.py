@@ -11,7 +11,7 @@ import numpy as np
 
 from natkal.families import Bernoulli, Categorical, Family, Gaussian, Poisson, Weighted
 from natkal.learners.mixture import Mixture
-from natkal.typing import Array, Float
+from natkal.typing import Array
 
 LEVEL = 0.9
 """Coverage of the intervals that are written and scored."""
@@ -27,13 +27,13 @@ class Outcome(NamedTuple):
     `log_prob` is that of what came, `rank` is P(Y <= y), both NaN where nothing came.
     """
 
-    point: Float[Array, ""]
-    spread: Float[Array, ""]
-    low: Float[Array, ""]
-    high: Float[Array, ""]
-    probabilities: Float[Array, " classes"]
-    log_prob: Float[Array, ""]
-    rank: Float[Array, ""]
+    point: Any
+    spread: Any
+    low: Any
+    high: Any
+    probabilities: Any
+    log_prob: Any
+    rank: Any
 
 
 @runtime_checkable
@@ -206,4 +206,4 @@ def _outcome(point: Any, spread: Any, low: Any, high: Any, log_prob: Array, rank
     dtype = log_prob.dtype
     numbers = [jnp.asarray(value, dtype) for value in (point, spread, low, high)]
     told = [jnp.where(known, jnp.asarray(value, dtype), jnp.nan) for value in (log_prob, rank)]
-    return Outcome(*numbers, jnp.zeros(0, dtype), *told)
+    return Outcome(numbers[0], numbers[1], numbers[2], numbers[3], jnp.zeros(0, dtype), told[0], told[1])

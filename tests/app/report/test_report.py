@@ -7,13 +7,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from natkal.app.report import write_report
 from natkal.app.report.charts import Axes, short, ticks
 from natkal.app.report.facts import coarser, effective_memory
-from natkal.app.runtime import stream_numbers
 from tests.app.support import csv_text, learn, table
 
 pytestmark = pytest.mark.float64
@@ -47,7 +47,7 @@ def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     data = folder / "<d>.csv"
     data.write_text(csv_text(table(300)) + "bad\n")
-    with stream_numbers():
+    with jax.enable_x64(True):
         return write_report(learn(folder / "run", data, learner="auto"), seconds=1.0)
 
 
