@@ -104,7 +104,7 @@ class Scaled:
         y = as_float(target, state.bank.log_weights.dtype)
         targets = scales.observe(state.targets, y)
         if not self._warms_up:
-            location, scale = self._units(state)
+            location, scale = self.target_units(state)
             bank, info = self.bank.step(state.bank, scaled, (y - location) / scale)
             info = self._told(state, info, y)
             return ScaledState(seen, targets, first_inputs, None, rows, bank), info
@@ -113,8 +113,8 @@ class Scaled:
         # the first rows are predicted only; with the last of them all are learned, in the scales they made together
         replayed = jnp.where(full, FIRST_ROWS, 0)
         after = ScaledState(seen, targets, first_inputs, first_targets, rows, state.bank)
-        location, scale = self._units(after)
-        own_location, own_scale = self._units(state)
+        location, scale = self.target_units(after)
+        own_location, own_scale = self.target_units(state)
         now = jnp.where(warming, jnp.nan, (y - own_location) / own_scale)
 
         def learn(turn: Array, carried: tuple[BankState, BankInfo]) -> tuple[BankState, BankInfo]:
@@ -136,7 +136,7 @@ class Scaled:
 
     def forecast(self, state: ScaledState, inputs: Any, horizon: int, feed: Feed | None = None) -> Mixture:
         """The next `horizon` observations in the user's units; `feed` takes and gives the user's units too."""
-        location, scale = (None, None) if state.targets is None else self._units(state)
+        location, scale = (None, None) if state.targets is None else self.target_units(state)
 
         def standard_feed(mean: Array) -> Any:
             assert feed is not None
@@ -203,7 +203,7 @@ class Scaled:
         done = [None if scale is None else function(scale, leaf) for scale, leaf in zip(own, leaves, strict=True)]
         return structure.unflatten(done)
 
-    def _units(self, state: ScaledState) -> tuple[Array, Array]:
+    def target_units(self, state: ScaledState) -> tuple[Array, Array]:
         """Location and scale of the targets, from those seen; the user's own spread until there are two."""
         assert state.targets is not None
         centre, deviation = scales.location_scale(state.targets)
@@ -214,16 +214,16 @@ class Scaled:
         return centre, jnp.where(deviation > 0, deviation, unknown)
 
     def _in_users_units(self, state: ScaledState, mixture: Mixture) -> Mixture:
-        return mixture.rescaled(*self._units(state)) if self._has_units else mixture
+        return mixture.rescaled(*self.target_units(state)) if self._has_units else mixture
 
     def _told(self, state: ScaledState, info: BankInfo, y: Array) -> BankInfo:
         """What the observation told, in the user's units; log p is a density per unit of the user's y."""
         prediction = self._in_users_units(state, info.prediction)
         present = ~jnp.isnan(y)
         observed = jnp.any(present)
-        if self._warms_up:
+        if self._warms_up and self.outputs.event_shape == y.shape:  # an observation without a weight of its own
             # log p(y) = log p(z) - log scale; the first rows have no log p(z), since the bank does not see them
-            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(self._units(state)[1]), 0.0))
+            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(self.target_units(state)[1]), 0.0))
             log_prob = jax.lax.cond(info.observed, lambda: known, lambda: prediction.log_prob_one(y))
         else:
             log_prob = prediction.log_prob_one(y)
