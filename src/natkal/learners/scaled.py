@@ -104,7 +104,7 @@ class Scaled:
         y = as_float(target, state.bank.log_weights.dtype)
         targets = scales.observe(state.targets, y)
         if not self._warms_up:
-            location, scale = self.target_units(state)
+            location, scale = self._units(state)
             bank, info = self.bank.step(state.bank, scaled, (y - location) / scale)
             info = self._told(state, info, y)
             return ScaledState(seen, targets, first_inputs, None, rows, bank), info
@@ -113,8 +113,8 @@ class Scaled:
         # the first rows are predicted only; with the last of them all are learned, in the scales they made together
         replayed = jnp.where(full, FIRST_ROWS, 0)
         after = ScaledState(seen, targets, first_inputs, first_targets, rows, state.bank)
-        location, scale = self.target_units(after)
-        own_location, own_scale = self.target_units(state)
+        location, scale = self._units(after)
+        own_location, own_scale = self._units(state)
         now = jnp.where(warming, jnp.nan, (y - own_location) / own_scale)
 
         def learn(turn: Array, carried: tuple[BankState, BankInfo]) -> tuple[BankState, BankInfo]:
@@ -136,7 +136,7 @@ class Scaled:
 
     def forecast(self, state: ScaledState, inputs: Any, horizon: int, feed: Feed | None = None) -> Mixture:
         """The next `horizon` observations in the user's units; `feed` takes and gives the user's units too."""
-        location, scale = (None, None) if state.targets is None else self.target_units(state)
+        location, scale = (None, None) if state.targets is None else self._units(state)
 
         def standard_feed(mean: Array) -> Any:
             assert feed is not None
@@ -212,6 +212,8 @@ class Scaled:
         expected = jnp.broadcast_to(jnp.asarray(self.spread, centre.dtype), centre.shape)
         unknown = jnp.maximum(jnp.abs(centre), expected)
         return centre, jnp.where(deviation > 0, deviation, unknown)
+
+    _units = target_units
 
     def _in_users_units(self, state: ScaledState, mixture: Mixture) -> Mixture:
         return mixture.rescaled(*self.target_units(state)) if self._has_units else mixture
