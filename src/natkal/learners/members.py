@@ -59,7 +59,7 @@ class Group:
         """
 
         def one(member: Array, states: Any) -> Any:
-            own = jax.tree.map(lambda leaf: leaf[member], (self.values, states, *stacked))
+            own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[member], (self.values, states, *stacked))
             return function(self.make(own[0]), *own[1:])
 
         shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32), kept)[1]
