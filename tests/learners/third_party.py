@@ -58,6 +58,8 @@ class RunningMean:
 
     def init(self, params=None, key=None):
         start = jnp.zeros(()) if params is None else jnp.asarray(params)
+        if start.shape != ():
+            raise ValueError(f"params: must be one number, got shape {start.shape}")
         return Moments(count=jnp.ones_like(start), mean=start, variance=jnp.ones_like(start))
 
     def predict(self, state, inputs):
