@@ -82,16 +82,19 @@ class Fleet:
 
     def predict(self, state: FleetState, keys: Any, inputs: Any) -> Prediction:
         """What learner `keys[i]` expects for row i of `inputs`; a key never seen, what every learner starts with."""
+        check_learner(self.learner, state)
         slots = _checked(keys, None)
         size = _length(state.members)
         return self._predictions(state, np.minimum(slots, size).astype(np.int32), inputs)
 
     def member(self, state: FleetState, key: int) -> Any:
         """One learner's state, as `nk.online`'s functions take it."""
-        return self._alone(jax.tree.map(lambda leaf: leaf[key], state.members))
+        check_learner(self.learner, state)
+        return self._one(state.members, key)
 
     def export_shard(self, state: FleetState, keys: Any) -> Any:
         """The states of these learners with a leading axis, to keep elsewhere or to import into another fleet."""
+        check_learner(self.learner, state)
         slots = _checked(keys, None)
         if slots.max(initial=-1) >= _length(state.members):
             raise ValueError(f"keys: {int(slots.max())} is not in this fleet of {_length(state.members)}")
@@ -99,6 +102,7 @@ class Fleet:
 
     def import_shard(self, state: FleetState, keys: Any, shard: Any) -> FleetState:
         """The fleet in which learners `keys` are those of an exported shard, in its order. `state` is used up."""
+        check_learner(self.learner, state)
         slots = _checked(keys, _length(shard))
         members = self._grown(state, int(slots.max(initial=0)) + 1)
         placed = self._placed(members, slots.astype(np.int32), jax.vmap(self._joined)(shard))
@@ -128,6 +132,10 @@ class Fleet:
 
     def _joined(self, member: Any) -> Any:
         return member if self.inner is self.learner else self.learner.recast(member, self.inner)  # pyright: ignore[reportAttributeAccessIssue]
+
+    @functools.cached_property
+    def _one(self):
+        return jax.jit(lambda members, key: self._alone(jax.tree.map(lambda leaf: leaf[key], members)))
 
     @functools.cached_property
     def _everyone(self):
@@ -191,6 +199,7 @@ def fleet(learner: Learner, size: int) -> Fleet:
     return Fleet(learner=learner, size=size)
 
 
+@functools.partial(jax.jit, static_argnums=1)
 def spread(state: Any, count: int) -> Any:
     """`count` copies of a state with a leading axis."""
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), state)

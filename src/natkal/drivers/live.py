@@ -114,8 +114,9 @@ class Live:
         self._packing = Packing(state)
         self._shapes = jax.eval_shape(lambda: state)
         self._told: Packing | None = None
-        words, large = self._packing.pack(state)
+        words, large = jax.jit(self._packing.pack)(state)
         self._held = words, tuple(leaf.copy() for leaf in large)
+        self._unpack = jax.jit(self._packing.unpack)
         self._advance = jax.jit(self._step, donate_argnums=1)
         self._expect = jax.jit(lambda held, inputs: learner.predict(self._packing.unpack(*held), inputs))
 
@@ -123,7 +124,7 @@ class Live:
     def state(self) -> Any:
         """The learner's state now; a copy, which later calls do not change."""
         words, large = self._held
-        return self._packing.unpack(words, tuple(leaf.copy() for leaf in large))
+        return self._unpack(words, tuple(leaf.copy() for leaf in large))
 
     def step(self, inputs: Any, target: Any) -> Any:
         """Predict, observe, learn; what the observation told, as Python numbers and NumPy arrays."""
@@ -146,6 +147,7 @@ class Live:
 
     def _step(self, words: Array, large: tuple[Array, ...], inputs: Any, target: Any) -> tuple[Any, Any]:
         state, info = self.learner.step(self._packing.unpack(words, large), inputs, target)
+        info = jax.tree.map(jnp.asarray, info)
         self._told = Packing(info)
         return self._packing.pack(state), self._told.pack(info)
 

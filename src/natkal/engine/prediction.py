@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from natkal.families.base import Event, Family
 from natkal.typing import Array, Float
 
 
-@runtime_checkable
 class Prediction(Protocol):
     """The predictive law of one observation, or of n of them where `mean` has a leading axis (as `run` gives them)."""
 

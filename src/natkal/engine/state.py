@@ -41,10 +41,10 @@ class StepInfo(NamedTuple):
 
     log_prob: Float[Array, ""]
     prediction: Any
-    observed: Bool[Array, ""]
-    accepted: Bool[Array, ""]
-    weight: Float[Array, ""]
-    keep: Float[Array, ""]
+    observed: Bool[Array, ""] | bool = True
+    accepted: Bool[Array, ""] | bool = True
+    weight: Float[Array, ""] | float = 1.0
+    keep: Float[Array, ""] | float = 1.0
 
 
 def short(tree: Any) -> str:

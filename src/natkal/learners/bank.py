@@ -17,8 +17,9 @@ from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
 from natkal.learners.members import Group, from_grid, from_learners
 from natkal.learners.mixing import equal_log_weights, mix, regret_bound
-from natkal.learners.mixture import Mixture, mixed_moments
-from natkal.learners.predictive import Laws, Moments, PlugIn
+from natkal.learners.mixture import Mixture, joined_laws, mixed_moments
+from natkal.learners.own_prediction import OwnPrediction
+from natkal.learners.predictive import Laws, Moments
 from natkal.learners.selection import Selection, SelectionState, is_running, revived
 from natkal.typing import Array, Bool, Float, Int, Params
 
@@ -88,8 +89,8 @@ class Bank:
 
     @property
     def outputs(self) -> Family:
-        """The law of an observation."""
-        return self.groups[0].first.outputs  # pyright: ignore[reportAttributeAccessIssue]
+        """The law of an observation: that of the first member which names one."""
+        return _families(self.groups)[0]
 
     @property
     def size(self) -> int:
@@ -148,7 +149,8 @@ class Bank:
             return kept, self._laws_of(learner.predict(state, inputs), noise)
 
         parts = [self._each(state, index, ask, (), state.members[index]) for index in range(len(self.groups))]
-        return self._mixture(state, *_joined([told for _, told in parts]))
+        experts, moments = zip(*(told for _, told in parts), strict=True)
+        return self._mixture(state, joined_laws(experts), _joined(moments))
 
     @jit_method
     def step(self, state: BankState, inputs: Any, target: Any) -> tuple[BankState, BankInfo]:
@@ -170,10 +172,11 @@ class Bank:
             return after, (told, self.laws.observe(noise, info.prediction, target))
 
         parts = [self._each(state, index, advance, own) for index, own in enumerate(state.members)]
-        told, noise = _joined([each for _, each in parts])
+        experts = joined_laws([told.experts for _, (told, _) in parts])
+        told, noise = _joined([(told._replace(experts=()), noise) for _, (told, noise) in parts])
         running = self._running(state)
         observed = jnp.any(told.observed)
-        mixture = self._mixture(state, told.experts, told.moments)
+        mixture = self._mixture(state, experts, told.moments)
         log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], told.log_prob, -jnp.inf), self.share)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
         bad = running & ~told.good
@@ -220,24 +223,27 @@ class Bank:
             group.map(ahead, own, jax.tree.map(lambda leaf, rows=rows: leaf[rows], state.noise))
             for (group, rows), own in zip(self._rows(), state.members, strict=True)
         ]
-        by_step = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), _joined(parts))
+        experts, moments = zip(*parts, strict=True)
+        by_step = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (joined_laws(experts), _joined(moments)))
         return jax.vmap(lambda experts, moments: self._mixture(state, experts, moments))(*by_step)
 
     def sample(self, state: BankState, key: Array) -> Params:
         """A member by its weight, then a draw of its parameters; for members of one model."""
-        _check_one_model("sample", state)
         member_key, draw_key = jax.random.split(key)
         weights = logsumexp(state.log_weights, axis=1)
         draws = [
             group.map(lambda learner, own, key: learner.sample(own, key), own, jax.random.split(draw_key, group.size))
             for group, own in zip(self.groups, state.members, strict=True)
         ]
+        _check_one_model("sample", draws)
         chosen = jax.random.categorical(member_key, weights)
         return jax.tree.map(lambda leaf: leaf[chosen], _joined(draws))
 
     def covariance(self, state: BankState) -> Float[Array, "p p"]:
         """The mean of the members' covariances plus the covariance of their parameters; for members of one model."""
-        _check_one_model("covariance", state)
+        if not all(hasattr(own, "params") for own in state.members):
+            raise ValueError("covariance: a member of this bank has no parameters of its own; ask the members")
+        _check_one_model("covariance", [own.params for own in state.members])
         weights = jnp.exp(logsumexp(state.log_weights, axis=1))
         covs = _joined(
             [
@@ -349,8 +355,14 @@ class Bank:
         )
 
 
-def _check_one_model(what: str, state: BankState) -> None:
-    shapes = {str(jax.tree.map(lambda leaf: leaf.shape[1:], own.params)) for own in state.members}
+def _families(groups: Sequence[Group]) -> list[Family]:
+    """The law of an observation as each group names it; a learner need not name one."""
+    named = [getattr(group.first, "outputs", None) for group in groups]
+    return [family for family in named if family is not None]
+
+
+def _check_one_model(what: str, params: Sequence[Params]) -> None:
+    shapes = {str(jax.tree.map(lambda leaf: leaf.shape[1:], own)) for own in params}
     if len(shapes) > 1:
         raise ValueError(f"{what}: the members of this bank have different models; ask one of them (`best`)")
 
@@ -391,8 +403,12 @@ def bank(
             if not isinstance(learner, Learner):
                 raise ValueError(f"learners: {type(learner).__name__} is not a learner")
         groups = from_learners(learners)
-    made = Bank(groups=groups, laws=PlugIn(None) if laws is None else laws, share=share)  # pyright: ignore[reportArgumentType]
-    return dataclasses.replace(made, laws=PlugIn(made.outputs)) if laws is None else made
+    families = _families(groups)
+    if not families:
+        raise ValueError("learners: no member names the law of its observations, `outputs`, which a bank needs")
+    if len({(family.support, family.event_shape) for family in families}) > 1:
+        raise ValueError(f"learners: members observe different things, {' and '.join(map(str, families))}")
+    return Bank(groups=groups, laws=OwnPrediction(families[0]) if laws is None else laws, share=share)
 
 
 def _joined(parts: Sequence[Any]) -> Any:

@@ -1,8 +1,10 @@
 """The prediction of a bank: a weighted mixture of predictive laws."""
 
 import dataclasses
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,13 @@ from natkal.engine.prediction import PredictiveLaw
 from natkal.families.base import Event, Family
 from natkal.learners.predictive import Laws, Moments
 from natkal.typing import Array, Float
+
+
+class LawsByGroup(NamedTuple):
+    """Laws of members whose predictions have different structures, group by group."""
+
+    parts: tuple[Any, ...]
+
 
 HEAVIEST = 4
 """Quantiles of counts are taken from so many laws of largest weight: their distribution functions are slow."""
@@ -48,12 +57,12 @@ class Mixture(PredictiveLaw):
 
     def log_prob_one(self, y: Event) -> Array:
         """Log of the weighted sum of probabilities."""
-        each = jax.vmap(jax.vmap(lambda law: self.laws.log_prob(law, y)))(self.experts)
+        each = self._each(lambda law: self.laws.log_prob(law, y))
         return logsumexp(jnp.where(self.weights > 0, jnp.log(self.weights) + each, -jnp.inf))
 
     def cdf_one(self, y: Array) -> Array:
         """P(Y <= y); uniform between 0 and 1 along a stream whose predictive laws are right."""
-        values = jax.vmap(jax.vmap(lambda law: self.laws.cdf(law, y)))(self.experts)
+        values = self._each(lambda law: self.laws.cdf(law, y))
         weights = self.weights.reshape(self.weights.shape + (1,) * jnp.ndim(y))
         return jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=(0, 1))
 
@@ -67,8 +76,17 @@ class Mixture(PredictiveLaw):
         """A law by its weight, then a draw from it."""
         law_key, y_key = jax.random.split(key)
         chosen = jax.random.categorical(law_key, jnp.log(self.weights).ravel())
-        law = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[chosen], self.experts)
-        return self.laws.sample(law, y_key)
+        drawn, first = [], 0
+        for part in _parts(self.experts):
+            count = math.prod(jnp.shape(jax.tree.leaves(part)[0])[:2])
+            own = jnp.clip(chosen - first, 0, count - 1)
+            law = jax.tree.map(lambda leaf, own=own: leaf.reshape(-1, *leaf.shape[2:])[own], part)
+            drawn.append((chosen >= first, self.laws.sample(law, y_key)))
+            first += count
+        draw = drawn[0][1]
+        for reached, other in drawn[1:]:
+            draw = jnp.where(reached, other, draw)
+        return draw
 
     def probabilities_one(self) -> Array:
         """The mixture's."""
@@ -77,7 +95,7 @@ class Mixture(PredictiveLaw):
     def heaviest(self, count: int) -> "Mixture":
         """The mixture of the `count` laws of largest weight alone."""
         weights = self.weights.ravel()
-        if weights.size <= count:
+        if weights.size <= count or isinstance(self.experts, LawsByGroup):
             return self
         chosen, left = [], weights
         for _ in range(count):
@@ -95,6 +113,22 @@ class Mixture(PredictiveLaw):
         spread = None if self.spread is None else flat[:, None] * self.spread * flat[None, :]
         experts = jax.vmap(jax.vmap(lambda law: self.laws.rescaled(law, location, scale)))(self.experts)
         return dataclasses.replace(self, mean=shift + flat * self.mean, spread=spread, experts=experts)
+
+    def _each(self, compute: Callable[[Any], Array]) -> Array:
+        """A number (or array) for each law, in the order of the weights."""
+        return jnp.concatenate([jax.vmap(jax.vmap(compute))(part) for part in _parts(self.experts)])
+
+
+def joined_laws(groups: Sequence[Any]) -> Any:
+    """The laws of all groups along one axis where they have one structure, group by group elsewhere."""
+    shapes = {str(jax.tree.map(lambda leaf: leaf.shape[1:], laws)) for laws in groups}
+    if len(shapes) > 1:
+        return LawsByGroup(tuple(groups))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *groups)
+
+
+def _parts(experts: Any) -> tuple[Any, ...]:
+    return experts.parts if isinstance(experts, LawsByGroup) else (experts,)
 
 
 def mixed_moments(weights: Float[Array, "m v"], moments: Moments) -> Moments:

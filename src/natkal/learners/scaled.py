@@ -231,6 +231,8 @@ class Scaled:
         unknown = jnp.maximum(jnp.abs(centre), expected)
         return centre, jnp.where(deviation > 0, deviation, unknown)
 
+    _units = target_units
+
     def _in_users_units(self, state: ScaledState, mixture: Mixture) -> Mixture:
         return mixture.rescaled(*self.target_units(state)) if self._has_units else mixture
 
@@ -239,7 +241,7 @@ class Scaled:
         prediction = self._in_users_units(state, info.prediction)
         present = ~jnp.isnan(y)
         observed = jnp.any(present)
-        if self._warms_up:
+        if self._warms_up and self.outputs.event_shape == y.shape:  # an observation without a weight of its own
             # log p(y) = log p(z) - log scale; the first rows have no log p(z), since the bank does not see them
             known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(self.target_units(state)[1]), 0.0))
             log_prob = jax.lax.cond(info.observed, lambda: known, lambda: prediction.log_prob_one(y))
