@@ -101,7 +101,7 @@ def test_few_directions_give_the_step_of_the_full_jacobian(rtol: float) -> None:
 
     raw = model.raw(params, u)
     draw_key = jax.random.split(start.key)[1]
-    drawn = nk.sampled(1).factor(family, raw, family.observe(raw, y), draw_key)[:, 0]
+    drawn = nk.sampled(1).factor(family, raw, family.observe(raw, y), y, draw_key)[:, 0]
     jacobian = jax.jacobian(lambda flat: model.raw(model.unravel(flat), u))(jax.flatten_util.ravel_pytree(params)[0])
     score, root = jacobian.T @ family.score(raw, y), jacobian.T @ drawn
     expected = 0.3 * score - 0.3 * root * (0.3 * (root @ score) / (1 + 0.3 * (root @ root)))

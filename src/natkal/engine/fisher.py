@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.families.base import Event, Family, Observed
+from natkal.families.base import Event, Family, Observed, as_float
 from natkal.typing import Array, Float
 
 
@@ -20,8 +20,8 @@ class Fisher(Protocol):
         """Whether the rule draws, and so needs a new key at every step."""
         ...
 
-    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
-        """The (k, r) factor."""
+    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, y: Event, key: Array) -> Array:
+        """The (k, r) factor for an observation y."""
         ...
 
 
@@ -31,7 +31,7 @@ class Exact:
 
     random = False
 
-    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
+    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, y: Event, key: Array) -> Array:
         """The family's own root of its Fisher matrix."""
         return observed.root
 
@@ -43,13 +43,14 @@ class Sampled:
     draws: int
     random = True
 
-    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
-        """Scores of y ~ p(. | raw), over the square root of their number, for what was observed."""
+    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, y: Event, key: Array) -> Array:
+        """Scores of draws from p(. | raw) that miss what y misses, over the square root of their number."""
         natural = outputs.link(raw)
+        missing = jnp.isnan(as_float(y, raw.dtype))
 
         def one(key: Array) -> Float[Array, " k"]:
-            drawn: Event = outputs.sample(key, natural)
-            return outputs.score(raw, drawn)
+            drawn = as_float(outputs.sample(key, natural), raw.dtype)
+            return outputs.observe(raw, jnp.where(missing, jnp.nan, drawn)).score
 
         scores = jax.vmap(one, out_axes=1)(jax.random.split(key, self.draws))
         return jnp.where(observed.present[:, None], scores, 0.0) / np.sqrt(self.draws).item()
@@ -61,7 +62,7 @@ class OuterProduct:
 
     random = False
 
-    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, key: Array) -> Array:
+    def factor(self, outputs: Family, raw: Float[Array, " k"], observed: Observed, y: Event, key: Array) -> Array:
         """The score itself, as one column."""
         return observed.score[:, None]
 

@@ -216,7 +216,7 @@ class KalmanLearner:
         outputs = self.model.outputs
         around = self.model.linearize(state.params if at is None else at, state.carry, inputs)
         observed = outputs.observe(around.raw, target)
-        factor = self.fisher.factor(outputs, around.raw, observed, key)
+        factor = self.fisher.factor(outputs, around.raw, observed, target, key)
         score, lift = observed.score, None
         if around.spread is None and self._follows_few(factor):
             directions = along_scores(factor, score)

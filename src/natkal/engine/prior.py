@@ -21,7 +21,7 @@ def make_prior(model: Model, params: Params, prior_cov: Any, *, scale: ArrayLike
     if prior_cov is None:
         return Prior(cov=None, kept=None, layout=layout)
     cov = _flat(model, prior_cov).astype(ravel(params).dtype)
-    return Prior(cov=cov * scale, kept=cov if kept else None, layout=layout)
+    return Prior(cov=cov * jnp.asarray(scale, cov.dtype), kept=cov if kept else None, layout=layout)
 
 
 def _flat(model: Model, prior_cov: Any, numpy: Any = jnp) -> Any:

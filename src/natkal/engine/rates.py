@@ -52,7 +52,8 @@ class Fading:
 
     def at(self, count: Float[Array, ""], *, prior_kept: bool) -> Rate:
         """P <- P / (1 - lambda_t)   (Prop. 3)."""
-        return Rate(keep=_scalar(1 - _schedule(self.amount)(count), count), weight=jnp.ones_like(count))
+        keep = _scalar(1 - _schedule(self.amount)(count), count)
+        return Rate(keep=_usable(keep, at_most_one=True), weight=jnp.ones_like(count))
 
     def initial_scale(self, prior_weight: ArrayLike | None) -> ArrayLike:
         """With a kept prior the filter starts from `n ln pi` alone (L_0 = 0 in Prop. 4), so P_0 = Sigma_0 / n."""
@@ -84,12 +85,13 @@ class LearningRate:
     def at(self, count: Float[Array, ""], *, prior_kept: bool) -> Rate:
         """Def. 1 divided by eta_t: keep = (1 - gamma_t) eta_{t-1}/eta_t, weight = gamma_t/eta_t."""
         now = _scalar(self.rate(count), count)
-        # Prop. 4 sets eta_0 := eta_1; Prop. 3 takes eta_0 from the schedule.
+        # Prop. 4 sets eta_0 := eta_1; Prop. 3 takes eta_0 from the schedule, if it has one (1/t has not).
         before = _scalar(self.rate(jnp.maximum(count - 1, 1.0) if prior_kept else count - 1), count)
+        before = jnp.where(jnp.isfinite(before), before, now)
         if self.decay is None:
-            return Rate(keep=before / now - before, weight=jnp.ones_like(count))
+            return Rate(keep=_usable(before / now - before, at_most_one=prior_kept), weight=jnp.ones_like(count))
         decay = _scalar(self.decay(count), count)
-        return Rate(keep=(1 - decay) * before / now, weight=decay / now)
+        return Rate(keep=_usable((1 - decay) * before / now, at_most_one=False), weight=decay / now)
 
     def initial_scale(self, prior_weight: ArrayLike | None) -> ArrayLike:
         """Prop. 4: P_0 = eta_1 / (1 + n eta_1) Sigma_0; without a kept prior prior_cov is P_0 itself."""
@@ -140,10 +142,20 @@ def _scalar(value: ArrayLike, like: Array) -> Array:
     return jnp.asarray(value, like.dtype)
 
 
+def _usable(keep: Float[Array, ""], *, at_most_one: bool) -> Float[Array, ""]:
+    """`keep` brought to where every update is defined, so that no schedule stops a learner, by rounding or otherwise.
+
+    At least sqrt(eps): a filter that keeps nothing knows nothing, and its variances are infinite. At most 1 where a
+    share 1 - keep is handed out (a kept prior) or was asked for (fading); a learning rate that falls faster than 1/t
+    has lambda < 0 in Prop. 3, and without a kept prior it keeps its growth.
+    """
+    return jnp.clip(keep, float(np.sqrt(jnp.finfo(keep.dtype).eps)), 1.0 if at_most_one else None)
+
+
 def _check(
     name: str, value: ArrayLike | Schedule, *, low: float, low_allowed: bool, high_allowed: bool, interval: str
 ) -> None:
-    """Refuse a concrete number outside its interval, a schedule by its first values."""
+    """Refuse a concrete number outside its interval; a schedule by its first values, which may round past 0."""
     if not callable(value) and not is_concrete(value):
         return
     for step in (1, 2, 10, 1000) if callable(value) else (1,):
@@ -151,6 +163,9 @@ def _check(
         if not is_concrete(number):
             return
         number = float(np.asarray(number))
-        if not (number > low or (low_allowed and number == low)) or not (number < 1 or (high_allowed and number == 1)):
+        lowest = low - (1e-6 if callable(value) else 0.0)
+        if not (number > low or (low_allowed and number >= lowest)) or not (
+            number < 1 or (high_allowed and number == 1)
+        ):
             where = f" at step {step}" if callable(value) else ""
             raise ValueError(f"{name}: must lie in {interval}, got {number}{where}")

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from natkal.families.base import Event, Family, Natural, Raw, Support
+from natkal.families.base import Event, Family, Natural, Observed, Raw, Support
 from natkal.typing import Array, Bool, Float
 
 
@@ -103,6 +103,10 @@ class Around(Family):
     def root(self, raw: Raw) -> Float[Array, "raw r"]:
         """A root of the Fisher matrix."""
         return self.family.root(raw)
+
+    def observe_natural(self, natural: Natural, y: Event) -> Observed:
+        """Score, root and log p in natural coordinates."""
+        return self.family.observe_natural(natural, self.inner(y))
 
     def curved(self, raw: Raw) -> Bool[Array, " raw"]:
         """The family's own."""

@@ -148,6 +148,16 @@ class Family(abc.ABC):
             present=jnp.full(raw.shape, known),
         )
 
+    def observe_natural(self, natural: Natural, y: Event) -> Observed:
+        """`observe` in natural coordinates: the error and the noise root, if all of y is there."""
+        known = ~jnp.any(jnp.isnan(as_float(y, natural.dtype)))
+        return Observed(
+            score=jnp.where(known, self.error(natural, y), 0.0),
+            root=jnp.where(known, self.noise_root(natural), 0.0),
+            log_prob=jnp.where(known, self.log_prob(natural, y), 0.0),
+            present=jnp.full(natural.shape, known),
+        )
+
     def curved(self, raw: Raw) -> Bool[Array, " raw"]:
         """The raw coordinates in which log p is not quadratic, so that a long step along them cannot be trusted."""
         return jnp.ones(raw.shape, bool)

@@ -3,9 +3,10 @@
 import dataclasses
 
 import jax.numpy as jnp
+import numpy as np
 
 from natkal.families.around import Around
-from natkal.families.base import Event, Family, Natural, Raw
+from natkal.families.base import Event, Family, Natural, Observed, Raw
 from natkal.families.product import Product
 from natkal.typing import Array, Bool, Float
 
@@ -33,6 +34,12 @@ class _NaturalCoordinates(Around):
 
     def root(self, raw: Raw) -> Float[Array, "raw r"]:
         return self.family.noise_root(raw)
+
+    def observe(self, raw: Raw, y: Event) -> Observed:
+        return self.family.observe_natural(raw, y)
+
+    def possible(self, targets: np.ndarray) -> np.ndarray:
+        return self.family.possible(targets)
 
     def curved(self, raw: Raw) -> Bool[Array, " raw"]:
         # Quadratic in all of raw, through a linear link, is quadratic in natural.

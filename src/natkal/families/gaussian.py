@@ -125,6 +125,17 @@ class Gaussian(Family):
             present=present,
         )
 
+    def observe_natural(self, natural: Natural, y: Event) -> Observed:
+        """`observe` at m = cov nu, by the chain rule with d m / d nu = cov."""
+        observed = self.observe(self.mean(natural), y)
+        cov = self.cov(natural)
+        return Observed(
+            score=_product(cov, observed.score),
+            root=_product(cov, observed.root),
+            log_prob=observed.log_prob,
+            present=jnp.full(natural.shape, jnp.any(observed.present)),
+        )
+
     def curved(self, raw: Raw) -> Bool[Array, " raw"]:
         """Nowhere: log p is quadratic in the mean."""
         return jnp.zeros(raw.shape, bool)
@@ -256,5 +267,5 @@ def _check_cov(cov: ArrayLike) -> None:
         raise ValueError(f"cov: must be positive definite, its smallest eigenvalue is {smallest:.3g}; got {cov}")
 
 
-def _product(left: Float[Array, "k k"], right: Float[Array, " k"]) -> Float[Array, " k"]:
+def _product(left: Float[Array, "k k"], right: Float[Array, "k *m"]) -> Float[Array, "k *m"]:
     return jnp.matmul(left, right, precision="highest")

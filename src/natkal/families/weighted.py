@@ -64,17 +64,24 @@ class Weighted(Around):
 
     def observe(self, raw: Raw, y: Event) -> Observed:
         """What the observation says, w times."""
-        weight = as_float(y[1], raw.dtype)
-        present = weight > 0
-        counted = jnp.where(present, weight, 0.0)
-        observed = self.family.observe(raw, y[0])
-        return Observed(
-            score=counted * observed.score,
-            root=jnp.sqrt(counted) * observed.root,
-            log_prob=counted * observed.log_prob,
-            present=observed.present & present,
-        )
+        return _times(y[1], self.family.observe(raw, y[0]))
+
+    def observe_natural(self, natural: Natural, y: Event) -> Observed:
+        """What the observation says in natural coordinates, w times."""
+        return _times(y[1], self.family.observe_natural(natural, y[0]))
 
     def in_domain(self, targets: np.ndarray) -> np.ndarray:
         """A possible y, and a finite weight of at least 0."""
         return self.family.in_domain(targets[:, 0]) & np.isfinite(targets[:, 1]) & (targets[:, 1] >= 0)
+
+
+def _times(weight: Array, observed: Observed) -> Observed:
+    """What an observation of this weight says; one of weight 0 says nothing."""
+    weight = as_float(weight, observed.score.dtype)
+    counted = jnp.where(weight > 0, weight, 0.0)
+    return Observed(
+        score=counted * observed.score,
+        root=jnp.sqrt(counted) * observed.root,
+        log_prob=counted * observed.log_prob,
+        present=observed.present & (weight > 0),
+    )
