@@ -1,6 +1,7 @@
 """Rows as they come out of a source: columns of cells, the line each row began on, and what could not be read."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,17 @@ Column = np.ndarray | list[Any]
 def unnamed(position: int) -> str:
     """What a column without a name is called, by its place."""
     return f"column {position}"
+
+
+def column_names(names: Iterable[str]) -> tuple[list[str], str | None]:
+    """The names of a table's columns, with one for each that has none; and the first that stands twice, if any does."""
+    full = [name or unnamed(position) for position, name in enumerate(names, 1)]
+    seen: set[str] = set()
+    for name in full:
+        if name in seen:
+            return full, name
+        seen.add(name)
+    return full, None
 
 
 SHOWN = 200

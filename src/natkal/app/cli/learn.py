@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from natkal.app.cli.terminal import err, out, print_json, stream_progress
-from natkal.tabular.table import printable
 
 if TYPE_CHECKING:
     from natkal.app.reading.source import Source
@@ -251,6 +250,8 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
     try:
         yield
     except error_type as error:
+        from natkal.tabular.table import printable
+
         err.print(f"[red]error:[/] {escape(printable(str(error)))}", soft_wrap=True, markup=True)
         raise typer.Exit(1) from error
 

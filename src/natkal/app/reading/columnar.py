@@ -7,7 +7,7 @@ import numpy as np
 
 from natkal.app.reading.number_blocks import plain_array
 from natkal.tabular.errors import StreamError
-from natkal.tabular.table import Column, Position, Rows, unnamed
+from natkal.tabular.table import Column, Position, Rows, column_names
 
 BATCH = 4096
 EXACT = 2**53
@@ -44,8 +44,7 @@ class ArrowRows:
             self._batches = dataset.to_batches(batch_size=BATCH, use_threads=False)
         except (OSError, ValueError, NotImplementedError) as error:
             raise StreamError(f"{path}: cannot be read as {kind}: {error}") from error
-        self.names = [name or unnamed(position) for position, name in enumerate(self.schema.names, 1)]
-        twice = next((name for position, name in enumerate(self.names) if name in self.names[:position]), None)
+        self.names, twice = column_names(self.schema.names)
         if twice is not None:
             raise StreamError(f"{path}: has the column {twice!r} twice")
 

@@ -5,7 +5,7 @@ import re
 
 from natkal.app.reading.lines import LONGEST, LineReader
 from natkal.tabular.errors import StreamError
-from natkal.tabular.table import unnamed
+from natkal.tabular.table import column_names
 
 DELIMITERS = ",;\t|"
 BLANK = b' \t\r\n,;|"'
@@ -22,11 +22,10 @@ def read_header(reader: LineReader, file: str) -> tuple[list[str], str]:
         raise StreamError(f"{file}: a carriage return stands alone in the header; lines must end with a newline")
     delimiter = max(DELIMITERS, key=bare.count)
     try:
-        names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter, strict=True), [])]
+        cells = next(csv.reader([text], delimiter=delimiter, strict=True), [])
     except csv.Error as error:
         raise StreamError(f"{file}: the header cannot be read: {error}") from error
-    names = [name or unnamed(position) for position, name in enumerate(names, 1)]
-    twice = next((name for position, name in enumerate(names) if name in names[:position]), None)
+    names, twice = column_names(cell.strip() for cell in cells)
     if twice is not None:
         raise StreamError(f"{file}: the header names the column {twice!r} twice")
     return names, delimiter
