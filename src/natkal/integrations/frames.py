@@ -16,7 +16,7 @@ KINDS = {"b": "boolean", "M": "time", "i": "number", "u": "number", "f": "number
 
 def has_other_than_numbers(X: Any) -> bool:
     """Whether this is a frame with a column of another type than numbers."""
-    return hasattr(X, "columns") and any(_kind(X[name].dtype) != "number" for name in _names(X))
+    return hasattr(X, "columns") and any(_kind(dtype) != "number" for dtype in X.dtypes)
 
 
 class FrameColumns:
@@ -24,7 +24,8 @@ class FrameColumns:
 
     def __init__(self, X: Any):
         columns = _cells(X)
-        wanted = [f"{name}:{kind}" if (kind := _kind(X[name].dtype)) else name for name in _names(X)]
+        kinds = zip(_names(X), map(_kind, X.dtypes), strict=True)
+        wanted = [f"{name}:{kind}" if kind else name for name, kind in kinds]
         try:
             self._encoder = Encoder(
                 infer({**columns, TARGET: np.zeros(len(X))}, [TARGET], task="regression", features=wanted)
@@ -49,7 +50,7 @@ class FrameColumns:
 def _names(X: Any) -> list[str]:
     names = list(X.columns)
     if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        raise ValueError("X: the columns of a frame need names that differ")
+        raise ValueError("X: the columns of a frame that are not all numbers need names that differ")
     return names
 
 

@@ -45,11 +45,13 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        numbers = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[numbers]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, (n, classes), in the order of `classes_`."""
-        return self._outcome(X).probabilities[:, : len(self.classes_)]
+        probabilities = self._outcome(X).probabilities
+        return probabilities[:, : len(self.classes_)]
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """The logarithms of `predict_proba`."""

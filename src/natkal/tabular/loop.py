@@ -19,8 +19,10 @@ from natkal.tabular.choose import Inputs
 from natkal.tabular.tasks import LEVEL, Outcome, Task
 from natkal.typing import Array
 
-BLOCKS = (64, 4096)
+BLOCKS = (256, 4096)
 """Rows are padded to one of these lengths, so that few programs are compiled; longer ones are cut at the last."""
+TOGETHER = 64
+"""How many rows are predicted at a time."""
 
 
 class Row(NamedTuple):
@@ -85,7 +87,7 @@ class Loop:
             if self.has_memory:
                 state, told = self._passed(state, part, count, level)
             else:
-                told = self._predictions(state, part, level)
+                told = self._predictions(state, part, count, level)
             pieces.append((told, count))
         return state, Pending(pieces).wait()
 
@@ -127,13 +129,20 @@ class Loop:
 
     @functools.cached_property
     def _predictions(self):
-        def block(state: Any, feed: Feed, level: Any) -> Told:
+        def block(state: Any, feed: Feed, count: Array, level: Any) -> Told:
             def one(now: Feed) -> Told:
                 return self._predict(_at(state, now.slots), now.rows, level)
 
-            together = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCKS[0], *leaf.shape[1:]), feed)
-            told = jax.lax.scan(lambda carry, part: (carry, jax.vmap(one)(part)), None, together)[1]
-            return jax.tree.map(lambda leaf: leaf.reshape(feed.rows.weight.shape[0], *leaf.shape[2:]), told)
+            def some(turn: Array, told: Told) -> Told:
+                first = turn * TOGETHER
+                part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, TOGETHER), feed)
+                return jax.tree.map(
+                    lambda whole, new: jax.lax.dynamic_update_slice_in_dim(whole, new, first, 0),
+                    told,
+                    jax.vmap(one)(part),
+                )
+
+            return jax.lax.fori_loop(0, -(-count // TOGETHER), some, self._silent(state, feed))
 
         return jax.jit(block)
 
