@@ -18,7 +18,7 @@ import numpy as np
 
 import natkal as nk
 from benchmarks.optimisers import adamw, best_rate, sgd
-from natkal.engine import Distance
+from natkal.drivers import Distance
 from natkal.learners.scaled import observe, standardised
 from natkal.learners.scaled import start as begin
 from natkal.paper.dictionary import fan_in_prior
@@ -149,7 +149,7 @@ def untuned(name: str, curvature: Any, budget: int, stream: Stream, params: Any)
     start = learner.init(params, inputs=stream.inputs[0])
     scan = scan_of(learner)
     state, log_probs = scan(start, stream.inputs, stream.targets)
-    accuracy = accuracy_of(lambda u: learner.predict_unchecked(state, u).mean, stream)
+    accuracy = accuracy_of(lambda u: learner.predict(state, u).mean, stream)
     kept = sum(leaf.nbytes for group in start.bank.members for leaf in jax.tree.leaves(group.curvature))
     return row_of(name, f"budget {budget}", log_probs, accuracy, kept), scan, start
 
@@ -174,7 +174,7 @@ def scan_of(learner: Any) -> Callable[..., Any]:
     """One pass that keeps the log probabilities alone."""
 
     def body(state: Any, row: Any) -> tuple[Any, jax.Array]:
-        state, info = learner.step_unchecked(state, *row)
+        state, info = learner.step(state, *row)
         return state, info.log_prob
 
     return jax.jit(lambda state, inputs, targets: jax.lax.scan(body, state, (inputs, targets)))

@@ -15,7 +15,7 @@ import numpy as np
 import natkal as nk
 from benchmarks import peers
 from benchmarks.timing import Held, floor, interleaved, one_read
-from natkal.drivers.compact import compact
+from natkal.compiling import compile_loop
 from natkal.models import ravel
 
 PARTS = ("step", "growth", "peers", "large")
@@ -52,7 +52,7 @@ def rows_for(model: Any, steps: int, dtype: str) -> tuple[jax.Array, jax.Array]:
 def scanned(learner: nk.Learner) -> Callable[..., Any]:
     """All rows in one scan."""
     return lambda state, inputs, targets: jax.lax.scan(
-        lambda state, row: (learner.step_unchecked(state, *row)[0], None), state, (inputs, targets)
+        lambda state, row: (learner.step(state, *row)[0], None), state, (inputs, targets)
     )[0]
 
 
@@ -170,7 +170,7 @@ def against(
 ) -> list[dict[str, Any]]:
     """Time per step of each, in turn: `rivals` take `steps` rows a call, natkal all of these."""
     learner = nk.online(model, prior_cov=peers.PRIOR_VARIANCE)
-    advance, held = compact(scanned(learner), donate_argnums=(0,)), [_own(learner.init(model.params))]
+    advance, held = compile_loop(scanned(learner), donate_argnums=(0,)), [_own(learner.init(model.params))]
 
     def ours() -> Any:
         """As `nk.run` compiles it."""

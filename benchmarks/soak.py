@@ -40,7 +40,7 @@ def long_run() -> list[dict[str, Any]]:
 
     @jax.jit
     def learn(state, inputs, targets):
-        return jax.lax.scan(lambda s, row: (learner.step_unchecked(s, *row)[0], None), state, (inputs, targets))[0]
+        return jax.lax.scan(lambda s, row: (learner.step(s, *row)[0], None), state, (inputs, targets))[0]
 
     for block in range(BLOCKS):
         rng = np.random.default_rng(block)
@@ -65,7 +65,7 @@ def unexcited() -> list[dict[str, Any]]:
         u = jnp.zeros(SIZE, jnp.float32).at[0].set(1.0)
         step = jax.jit(
             lambda s, learner=learner, u=u: jax.lax.fori_loop(
-                0, UNEXCITED_STEPS, lambda _, s: learner.step_unchecked(s, u, jnp.float32(1.0))[0], s
+                0, UNEXCITED_STEPS, lambda _, s: learner.step(s, u, jnp.float32(1.0))[0], s
             )
         )
         variances = np.diag(learner.covariance(step(learner.init(jnp.zeros(SIZE, jnp.float32)))))[1:]

@@ -22,7 +22,7 @@ prior_cov = [{"weight": 0.05, "bias": 0.05}, {"weight": 0.6, "bias": 1.0}]
 model = nk.static_model(nk.mlp_apply, params, nk.families.Gaussian(NOISE**2))
 learner = nk.online(model, prior_cov=prior_cov)
 state = learner.init(params)
-predict = jax.jit(jax.vmap(learner.predict_unchecked, in_axes=(None, 0)))
+predict = jax.jit(jax.vmap(learner.predict, in_axes=(None, 0)))
 
 figure, axes = panels(4, width=9.5, height=2.8, sharey=True)
 seen = 0
@@ -31,7 +31,7 @@ for axis, count in zip(axes, (3, 10, 30, 300), strict=True):
     seen = count
     prediction = predict(state, grid)
     mean = prediction.mean[:, 0]
-    spread = 2 * np.sqrt(np.maximum(prediction.total_cov[:, 0, 0] - NOISE**2, 0.0))
+    spread = 2 * np.sqrt(np.maximum(prediction.cov[:, 0, 0] - NOISE**2, 0.0))
     axis.fill_between(grid[:, 0], mean - spread, mean + spread, color=BLUE, alpha=0.25, lw=0)
     axis.plot(grid[:, 0], mean, color=BLUE, lw=1.6)
     axis.plot(grid[:, 0], np.sin(2.5 * grid[:, 0]) + 0.4 * grid[:, 0], color=INK, lw=0.9, ls=":")

@@ -17,7 +17,7 @@ targets = rng.poisson(rate * rng.gamma(DISPERSION, 1 / DISPERSION, size=STEPS))
 
 params = {"weight": jnp.zeros(2), "bias": jnp.zeros(())}
 model = nk.static_model(lambda w, u: w["weight"] @ u + w["bias"], params, nk.families.Poisson())
-learner = nk.auto(model, budget=6)
+learner = nk.auto(model, members=6)
 _, info = nk.run(learner, learner.init(params), jnp.asarray(inputs), jnp.asarray(targets))
 at_most = np.asarray(learner.cdf(info.prediction, jnp.asarray(targets)))
 below = np.asarray(learner.cdf(info.prediction, jnp.asarray(targets) - 1))

@@ -15,7 +15,7 @@ inputs, targets = jnp.asarray(pixels[order] / 16.0), jnp.asarray(labels[order].a
 params = nk.mlp_params(jax.random.key(0), (64, 16, 10))
 model = nk.static_model(nk.mlp_apply, params, nk.families.Categorical(10))
 
-learner = nk.auto(model, budget=4, curvature=nk.blocks(by="neuron"))
+learner = nk.auto(model, members=4, curvature=nk.blocks(by="neuron"))
 _, info = nk.run(learner, learner.init(params), inputs, targets)
 
 

@@ -26,7 +26,7 @@ targets = (side(inputs, angle) + 0.15 * rng.normal(size=STEPS) > 0).astype(int)
 params = nk.mlp_params(jax.random.key(0), (2, 8, 1))
 learner = nk.auto(nk.static_model(nk.mlp_apply, params, nk.families.Bernoulli()))
 state = learner.init(params)
-predict = jax.jit(jax.vmap(lambda state, point: learner.predict_unchecked(state, point).mean[0], in_axes=(None, 0)))
+predict = jax.jit(jax.vmap(lambda state, point: learner.predict(state, point).mean[0], in_axes=(None, 0)))
 ticks = np.linspace(-2.6, 2.6, 70)
 mesh = np.stack(np.meshgrid(ticks, ticks), axis=-1)
 

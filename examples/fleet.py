@@ -23,7 +23,7 @@ def learn(inputs, targets):
 
     def one(inputs, targets):
         def step(state, row):
-            new = learner.step_unchecked(state, *row)[0]
+            new = learner.step(state, *row)[0]
             return new, (new.params, jnp.sqrt(learner.covariance(new)[0, 0]))
 
         return jax.lax.scan(step, learner.init(jnp.zeros(())), (inputs, targets))[1]

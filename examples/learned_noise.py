@@ -15,7 +15,7 @@ signal = 40 + 6 * np.sin(inputs[:, 0]) * inputs[:, 1]
 targets = signal + sd * rng.normal(size=len(sd))
 
 params = nk.mlp_params(jax.random.key(0), (2, 12, 1))
-learner = nk.auto(nk.static_model(nk.mlp_apply, params, nk.families.Gaussian(1.0)), budget=6)
+learner = nk.auto(nk.static_model(nk.mlp_apply, params, nk.families.Gaussian(1.0)), members=6)
 _, info = nk.run(learner, learner.init(params), jnp.asarray(inputs), jnp.asarray(targets))
 low, high = (np.asarray(end) for end in learner.interval(info.prediction, 0.9))
 for phase, level in enumerate(LEVELS):

@@ -44,7 +44,7 @@ def automatic(stream: Stream, factor: float = 1.0, share: float | None = None) -
     start = learner.init(params, inputs=inputs[0])
 
     def scan(inputs: Array, targets: Array) -> Any:
-        return jax.lax.scan(lambda state, row: learner.step_unchecked(state, *row), start, (inputs, targets))[1]
+        return jax.lax.scan(lambda state, row: learner.step(state, *row), start, (inputs, targets))[1]
 
     info, us_per_row = timed(scan, inputs, targets)
     log_prob, mean = np.asarray(info.log_prob, float), np.asarray(info.prediction.mean, float)
@@ -79,7 +79,7 @@ def single(stream: Stream) -> tuple[Forecast, float]:
     def scan(inputs: Array, targets: Array) -> Raw:
         def body(state: Any, row: Any) -> tuple[Any, Raw]:
             raw = nk.mlp_apply(state.params["network"], row[0])
-            new_state, info = learner.step_unchecked(state, *row)
+            new_state, info = learner.step(state, *row)
             return new_state, Raw(raw, state.params["dispersion"], info.log_prob)
 
         return jax.lax.scan(body, learner.init(params), (inputs, targets))[1]

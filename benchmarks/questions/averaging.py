@@ -78,7 +78,7 @@ def averaged_filter(case: Case, curvature: Callable[[], Any]) -> Scan:
 
         def step(state: Any, row: tuple[Array, Array]) -> tuple[Any, Array]:
             law = case.law.link(model.raw(state.params, row[0]))
-            return averaged.step_unchecked(state, *row)[0], case.law.log_prob(law, row[1])
+            return averaged.step(state, *row)[0], case.law.log_prob(law, row[1])
 
         return jax.lax.scan(step, averaged.init(params), (inputs, targets))[1]
 

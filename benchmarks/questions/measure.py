@@ -40,7 +40,7 @@ def learner_scan(build: Callable[[Case, dict[str, Array], Params], Any], case: C
         learner = build(case, setting, params)
 
         def step(state: Any, row: tuple[Array, Array]) -> tuple[Any, Array]:
-            new_state, info = learner.step_unchecked(state, *row)
+            new_state, info = learner.step(state, *row)
             return new_state, info.log_prob
 
         return jax.lax.scan(step, learner.init(params), (inputs, targets))[1]

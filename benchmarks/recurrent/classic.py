@@ -105,7 +105,7 @@ def counting(length: int = 6_000, units: int = 12, seeds: int = 3) -> dict[str, 
         learner = nk.online(model, prior_cov=prior, rates=nk.fading(3e-4))
 
         def step(state: Any, row: Any) -> tuple[Any, Array]:
-            after, info = learner.step_unchecked(state, *row)
+            after, info = learner.step(state, *row)
             return after, info.log_prob
 
         return -jax.lax.scan(step, learner.init(model.params), (inputs, targets))[1]

@@ -33,7 +33,7 @@ def _learn(
     learner = nk.online(model, prior_cov=prior, rates=nk.fading(fading), step_control=nk.step_control(cap=cap))
 
     def step(state: Any, row: Any) -> tuple[Any, Forecasts]:
-        after, info = learner.step_unchecked(state, *row)
+        after, info = learner.step(state, *row)
         return after, Forecasts(info.prediction.mean[0], info.log_prob)
 
     return jax.lax.scan(step, learner.init(model.params), (inputs, targets))[1]

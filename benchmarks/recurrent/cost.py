@@ -35,9 +35,7 @@ def cost(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
         targets = jnp.zeros(steps)
 
         def many(state: Any, learner: nk.Learner = learner, inputs: Any = inputs, targets: Any = targets) -> Any:
-            return jax.lax.scan(
-                lambda state, row: (learner.step_unchecked(state, *row)[0], None), state, (inputs, targets)
-            )[0]
+            return jax.lax.scan(lambda state, row: (learner.step(state, *row)[0], None), state, (inputs, targets))[0]
 
         # The state is given away at each call, as in a stream: P is updated in place.
         compiled = jax.jit(many, donate_argnums=0)

@@ -62,7 +62,7 @@ def member(key: Array, inputs: Array, targets: Array, scale: Any, fading: Any) -
     learner = nk.online(model, prior_cov=prior(model.params, scale), rates=nk.fading(fading))
 
     def step(state: Any, row: Any) -> tuple[Any, Forecasts]:
-        after, info = learner.step_unchecked(state, *row)
+        after, info = learner.step(state, *row)
         return after, Forecasts(info.prediction.mean[0], info.log_prob)
 
     return jax.lax.scan(step, learner.init(model.params), (inputs, targets))[1]

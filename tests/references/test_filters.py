@@ -20,7 +20,7 @@ def trajectory(learner, params, inputs, targets):
     """The parameters after every step."""
 
     def body(state, row):
-        state, _ = learner.step_unchecked(state, *row)
+        state, _ = learner.step(state, *row)
         return state, state.params
 
     return jax.lax.scan(body, learner.init(params), (jnp.asarray(inputs), jnp.asarray(targets)))[1]

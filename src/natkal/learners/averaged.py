@@ -21,6 +21,9 @@ class AveragedState(NamedTuple):
     params: Params
     steps: Float[Array, ""]
 
+    def __repr__(self) -> str:
+        return f"AveragedState({self.inner!r})"
+
     @property
     def average(self) -> KalmanState:
         """The filter's state with the average in the place of its parameters."""

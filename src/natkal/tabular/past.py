@@ -90,6 +90,7 @@ class Past:
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: plain lists and numbers."""
         return {
+            "classes": self.classes,
             "season": self.season,
             "counts": self.counts,
             "known": {key: list(values) for key, values in self.known.items()},
@@ -97,6 +98,7 @@ class Past:
 
     def restore(self, state: dict[str, Any]) -> None:
         """The inverse of `state`."""
+        self.classes = int(state["classes"])
         self.season = int(state["season"])
         self.counts = {str(key): int(count) for key, count in state["counts"].items()}
         self.known = {

@@ -201,11 +201,11 @@ class Session:
         resets = self.resets(encoded)
         targets = self.schema.targets
         delay = self.settings.label_delay
-        rows = self.learner.rows(encoded.inputs, encoded.targets, keys=encoded.keys, tell_past=not delay)
         if not delay:
+            rows = self.learner.rows(encoded.inputs, encoded.targets, keys=encoded.keys)
             pending = self.learner.learn(rows, keys=encoded.keys, resets=resets)
         else:
-            late, late_slots = self._delayed(rows, encoded.keys)
+            rows, late, late_slots = self._delayed(encoded)
             pending = self.learner.learn(rows, keys=encoded.keys, late=late, late_slots=late_slots)
         self._pending.append((pending, encoded, targets))
 
@@ -283,26 +283,32 @@ class Session:
             self.sequences[key] = sequence
         return resets
 
-    def _delayed(self, rows: Row, keys: Sequence[str]) -> tuple[Row, np.ndarray | None]:
-        """With each row, the row `label_delay` before it, of whatever key; one that counts for nothing at first."""
-        arrived, slots = [], []
-        for row in range(len(rows.weight)):
-            one = Row(tuple(part[row] for part in rows.numbers), rows.known[row], rows.targets[row], rows.weight[row])
-            key = keys[row] if keys else ""
-            self.queue.append((one, self.learner.slot(key) if keys else 0))
+    def _delayed(self, encoded: Encoded) -> tuple[Row, Row, np.ndarray | None]:
+        """The rows, each with the past that is known by then, and with each of them the row `label_delay` before it.
+
+        That row is of whatever key; it counts for nothing as long as there is none.
+        """
+        keyed = self.schema.key is not None
+        rows, arrived, slots = [], [], []
+        for at in range(len(encoded.inputs)):
+            keys = encoded.keys[at : at + 1]
+            block = self.learner.rows(
+                encoded.inputs[at : at + 1], encoded.targets[at : at + 1], keys=keys, tell_past=False
+            )
+            one = Row(tuple(part[0] for part in block.numbers), block.known[0], block.targets[0], block.weight[0])
+            rows.append(one)
+            self.queue.append((one, self.learner.slot(keys[0]) if keyed else 0))
             if len(self.queue) > self.settings.label_delay:
                 late, slot = self.queue.popleft()
-                self._know(late, key)
+                key = list(self.learner.keys)[slot] if keyed else ""
+                for position, value in enumerate(late.targets):
+                    if value == value:
+                        self.learner.know(position, float(value), key)
             else:
                 late, slot = one._replace(targets=np.full_like(one.targets, np.nan), weight=0.0), 0
             arrived.append(late)
             slots.append(slot)
-        return stacked(arrived), np.array(slots, np.int32) if keys else None
-
-    def _know(self, late: Row, key: str) -> None:
-        for position, value in enumerate(late.targets):
-            if value == value:
-                self.learner.know(position, float(value), key)
+        return stacked(rows), stacked(arrived), np.array(slots, np.int32) if keyed else None
 
     def _match_ids(self, rows: Rows, encoded: Encoded) -> Encoded:
         """Hold rows without a label under their id; give a label that comes later its row's features back."""
