@@ -12,7 +12,7 @@ PYTEST := NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
           $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 SHAPES := --jaxtyping-packages=natkal,beartype.beartype
 # What depends on the precision; this pass also checks the shapes that annotations promise.
-NUMERIC := tests/curvature/test_registry.py tests/engine/test_step.py tests/engine/test_safety.py tests/banks/test_bank.py
+NUMERIC := tests/curvature/test_registry.py tests/engine/test_step.py tests/engine/test_safety.py tests/learners/test_bank.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo verify test test-matrix lint soak docs docs-test gallery clean
@@ -44,7 +44,7 @@ lint: $(READY)  ## ruff, pyright and the import contract
 # The oldest supported pair and the newest: interpreters from the path or from pyenv, each in an environment of its own.
 OLDEST := python3.11
 NEWEST := $(lastword $(sort $(notdir $(wildcard /usr/bin/python3.1[1-9] /usr/local/bin/python3.1[1-9] $(HOME)/.pyenv/versions/*/bin/python3.1[1-9]))))
-MATRIX := tests/test_package.py tests/families tests/engine/test_step.py tests/models tests/frontends
+MATRIX := tests/test_package.py tests/families tests/engine/test_step.py tests/models tests/integrations
 matrix_run = echo "== $(2) with $(3)"; \
 	test -x $(1)/bin/python || $(call interpreter,$(2)) -m venv $(1); \
 	$(1)/bin/python -m pip install -qq --disable-pip-version-check --upgrade --editable '.[test]' $(3) && \

@@ -19,8 +19,8 @@ import numpy as np
 import natkal as nk
 from benchmarks.optimisers import adamw, best_rate, sgd
 from natkal.drivers import Distance
-from natkal.learners.scaled import observe, standardised
-from natkal.learners.scaled import start as begin
+from natkal.learners.scales import observe, standardised
+from natkal.learners.scales import start as begin
 from natkal.paper.dictionary import fan_in_prior
 
 PARTS = ("digits", "mnist", "mnist-blocks", "distance", "large")
@@ -145,7 +145,7 @@ def standardised_as_they_come(stream: Stream) -> Stream:
 
 def untuned(name: str, curvature: Any, budget: int, stream: Stream, params: Any) -> tuple[dict[str, Any], Any, Any]:
     """One pass of `auto`."""
-    learner = nk.auto(model_of(params), curvature=curvature, budget=budget)
+    learner = nk.auto(model_of(params), curvature=curvature, members=budget)
     start = learner.init(params, inputs=stream.inputs[0])
     scan = scan_of(learner)
     state, log_probs = scan(start, stream.inputs, stream.targets)

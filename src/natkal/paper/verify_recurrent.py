@@ -79,7 +79,7 @@ def engine(at: RecurrentSetting, eta: Schedule) -> Comparison:
     uncertain = dataclasses.replace(
         at.model, sensitivity=sensitivity.rtrl(), state_cov=STATE_VARIANCE, process_noise=PROCESS_NOISE
     )
-    literal = {"prior_cov": at.prior_cov, "step": step_control(cap=None)}
+    literal = {"prior_cov": at.prior_cov, "step_control": step_control(cap=None)}
     learners = {
         "Engine, joint filter": online(
             certain, rates=fading(lambda t: 1 - (eta(t - 1) / eta(t) - eta(t - 1))), **literal

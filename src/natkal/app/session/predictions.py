@@ -15,29 +15,30 @@ OTHER = "other"
 class PredictionFormat:
     """Which columns a prediction has and how a block of them is written."""
 
-    def __init__(self, targets: Sequence[Target], *, json_lines: bool):
-        self._classes = [list(target.classes) for target in targets]
-        self._json = json_lines
+    def __init__(self, targets: Sequence[Target], classes: Sequence[Sequence[str]] | None = None, *, json_lines: bool):
+        self.classes = [list(target.classes) for target in targets] if classes is None else [list(c) for c in classes]
+        """The classes of each target that have a column of their own: those of the first rows."""
+        self.json_lines = json_lines
         self.names = ["line"]
-        for target in targets:
+        for target, known in zip(targets, self.classes, strict=True):
             prefix = f"{target.name}." if len(targets) > 1 else ""
             self.names += [f"{prefix}observed", f"{prefix}predicted"]
             if target.classes:
-                self.names += [f"{prefix}p({name})" for name in (*target.classes, OTHER)]
+                self.names += [f"{prefix}p({name})" for name in (*known, OTHER)]
             else:
                 self.names += [f"{prefix}low_90", f"{prefix}high_90"]
 
     @property
     def header(self) -> str:
         """The first line of a CSV file."""
-        return "" if self._json else ",".join(map(quoted, self.names)) + "\n"
+        return "" if self.json_lines else ",".join(map(quoted, self.names)) + "\n"
 
     def write(
         self, lines: np.ndarray, targets: Sequence[Target], outcomes: Sequence[Outcome], observed: np.ndarray
     ) -> str:
         """A block of predictions as text; `targets` have the classes that are known by now."""
         columns: list[list[str]] = [[str(line) for line in lines.tolist()]]
-        for position, (target, outcome, first) in enumerate(zip(targets, outcomes, self._classes, strict=True)):
+        for position, (target, outcome, first) in enumerate(zip(targets, outcomes, self.classes, strict=True)):
             guess = point_of(target.task, outcome)
             columns += [self._values(target, observed[:, position]), self._values(target, guess)]
             if target.classes:
@@ -46,7 +47,7 @@ class PredictionFormat:
                 columns += [self._numbers(column) for column in (*shown.T, np.where(other < 1e-12, 0.0, other))]
             else:
                 columns += [self._numbers(side) for side in (outcome.low, outcome.high)]
-        if self._json:
+        if self.json_lines:
             keys = [json.dumps(name) + ": " for name in self.names]
             return "".join(
                 "{" + ", ".join(key + cell for key, cell in zip(keys, cells, strict=True)) + "}\n"
@@ -56,15 +57,15 @@ class PredictionFormat:
 
     def _numbers(self, values: np.ndarray) -> list[str]:
         """Shortest text that reads back as the same number; nothing (JSON: null) where there is none."""
-        nothing = "null" if self._json else ""
+        nothing = "null" if self.json_lines else ""
         return [repr(value) if value - value == 0 else nothing for value in values.tolist()]
 
     def _values(self, target: Target, values: np.ndarray) -> list[str]:
         if not target.classes:
             return self._numbers(values)
-        quote = json.dumps if self._json else quoted
+        quote = json.dumps if self.json_lines else quoted
         names = [quote(name) for name in target.classes]
-        nothing = "null" if self._json else ""
+        nothing = "null" if self.json_lines else ""
         return [names[int(value)] if value == value else nothing for value in values.tolist()]
 
 

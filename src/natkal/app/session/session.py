@@ -106,6 +106,7 @@ class Session:
         session.position, session.sequences = kept.position, kept.sequences
         session.queue, session.held, session.recent_inputs = kept.queue, kept.held, kept.recent_inputs
         session.metrics = kept.metrics
+        session.format = PredictionFormat(session.schema.targets, kept.predicted, json_lines=session.format.json_lines)
         return session
 
     # -- running -------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ class Kept(NamedTuple):
     encoder: Encoder
     learner: TableLearner
     metrics: Metrics
+    predicted: list[list[str]]
     files: list[str]
     counts: Counts
     reasons: dict[str, int]
@@ -66,6 +67,7 @@ def header(session: "Session") -> dict[str, Any]:
         "held": list(session.held),
         "queued": [slot for _, slot in session.queue],
         "members": session.metrics.members,
+        "predicted": session.format.classes,
         "metrics": {
             "row": session.metrics.row,
             "targets": [
@@ -116,6 +118,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         )
         if learner.keys and not keyed:
             raise CheckpointError(f"{path}: its header has keys and no key column")
+        predicted = [_words(names) for names in head["predicted"]]
         members = [_text(name) for name in head["members"]]
         metrics = Metrics(encoder.schema.targets, members, settings.metrics_every)
         metrics.row = _whole(head["metrics"]["row"])
@@ -128,7 +131,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         position = Position(*(_whole(value) for value in head["position"]))
         files = [_text(name) for name in head["files"]]
         reasons, sequences = _texts(head["reasons"], _whole), _texts(head["sequences"], _text)
-        if len(totals) != len(metrics.parts) or len(set(held)) != len(held):
+        if len(totals) != len(metrics.parts) or len(predicted) != len(metrics.parts) or len(set(held)) != len(held):
             raise ValueError("its parts do not fit together")
         check_arrays(path, stored, _template(encoder, learner, metrics, stored, len(held), len(queued)))
     except StorageError as error:
@@ -146,6 +149,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         encoder=encoder,
         learner=learner,
         metrics=metrics,
+        predicted=predicted,
         files=files,
         counts=counts,
         reasons=reasons,
