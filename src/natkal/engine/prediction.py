@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,13 @@ from natkal.families.base import Event, Family
 from natkal.typing import Array, Float
 
 
+@runtime_checkable
 class Prediction(Protocol):
-    """The predictive law of one observation, or of n of them where `mean` has a leading axis (as `run` gives them)."""
+    """The predictive law of one observation, or of n of them where `mean` has a leading axis (as `run` gives them).
+
+    A prediction of classes also has `probabilities`, those of all K classes in the order of their numbers; others
+    refuse with a sentence.
+    """
 
     @property
     def mean(self) -> Array:
@@ -26,11 +31,6 @@ class Prediction(Protocol):
     @property
     def cov(self) -> Array | None:
         """Cov[T(y)], noise and parameter uncertainty together."""
-        ...
-
-    @property
-    def probabilities(self) -> Array:
-        """The probabilities of all K classes, in the order of their numbers."""
         ...
 
     def log_prob(self, y: Any) -> Array:
@@ -155,10 +155,10 @@ class FilterPrediction(PredictiveLaw):
     is that of the plug-in law; quantiles are those of the law with the moments `mean` and `cov` (exact for a Gaussian).
     """
 
-    natural: Float[Array, " k"]
-    mean: Float[Array, " k"]
-    natural_cov: Float[Array, "k k"] | None
-    cov: Float[Array, "k k"] | None
+    natural: Any  # (k,), or (n, k) where several are stacked
+    mean: Any
+    natural_cov: Any  # (k, k) or None
+    cov: Any
     family: Family
 
     def log_prob_one(self, y: Event) -> Array:

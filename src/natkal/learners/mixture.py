@@ -40,9 +40,9 @@ class Mixture(PredictiveLaw):
     predictive laws (columns), and `experts` are these laws.
     """
 
-    mean: Float[Array, " k"]
-    spread: Float[Array, "k k"] | None
-    weights: Float[Array, "m v"]
+    mean: Any  # (k,), or (n, k) where several are stacked
+    spread: Any  # (k, k) or None
+    weights: Any  # (m, v)
     experts: Any
     laws: Laws
     family: Family
