@@ -30,7 +30,7 @@ def run(
     progress: bool = False,
     callback: Callback | None = None,
     every: int = 1000,
-) -> tuple[Any, StepInfo]:
+) -> tuple[Any, Any]:
     """Learn from observations in order, each predicted before it is learned from.
 
     `inputs` is an array, or a pytree of arrays, with one row per observation; `targets` has shape (n,) for scalar
@@ -66,9 +66,7 @@ def run(
         return _compiled(learner, keep)(state, inputs, targets, boundaries)
 
 
-def scan(
-    learner: Learner, keep: Keep, state: Any, inputs: Any, targets: Any, resets: Any = None
-) -> tuple[Any, StepInfo]:
+def scan(learner: Learner, keep: Keep, state: Any, inputs: Any, targets: Any, resets: Any = None) -> tuple[Any, Any]:
     """`run` on values already checked, for use inside other transformations."""
 
     def observe(state: Any, row: Any) -> tuple[Any, Any]:
@@ -116,7 +114,7 @@ def _in_parts(
     return state, jax.tree.map(lambda *parts: jnp.concatenate(parts), *infos)
 
 
-def _run_batches(learner: Any, state: Any, inputs: Any, targets: Any, size: int) -> tuple[Any, StepInfo]:
+def _run_batches(learner: Any, state: Any, inputs: Any, targets: Any, size: int) -> tuple[Any, Any]:
     """Whole batches in one scan, then what is left."""
     infos = []
     whole = len(targets) // size * size

@@ -368,7 +368,7 @@ def _check_one_model(what: str, params: Sequence[Params]) -> None:
 
 
 def bank(
-    learners: Sequence[Learner] | Callable[..., Learner],
+    learners: Sequence[Any] | Callable[..., Learner],
     *,
     grid: Mapping[str, Sequence[Any]] | None = None,
     share: float = 1e-3,
