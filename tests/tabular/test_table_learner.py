@@ -85,13 +85,15 @@ def test_a_state_goes_to_disk_and_back():
     assert same_state(learner.state, again.state)
 
 
-def test_classes_and_features_that_come_later_change_nothing_else():
+@pytest.mark.parametrize("model", ["linear", "mlp:4"])
+def test_classes_and_features_that_come_later_are_learned(model):
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(120, 3))
     labels = (inputs[:, 0] > 0).astype(float) + (inputs[:, 1] > 1)
     labels[:60] = np.minimum(labels[:60], 1)
     inputs[:60, 2] = np.nan
-    growing = TableLearner(LINEAR, [True] * 2, [TargetShape("binary", 2, 2)], limits=False)
+    options = make_options(learner="single", model=model, past="none")
+    growing = TableLearner(options, [True] * 2, [TargetShape("binary", 2, 2)], limits=False)
     first = growing.learn(growing.rows(inputs[:60, :2], labels[:60, None])).wait()
     growing.add_features([True])
     growing.add_classes(0, 3)

@@ -145,10 +145,11 @@ class Layers:
 
 def layer_places(small: Layer, large: Layer, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where the inputs and the units of a layer stand in a larger one, given where its parameters do."""
-    last = max(piece.start + piece.size for piece in small.pieces)
-    own = np.asarray(small.matrices(_numbered(last))[0]).astype(int)
-    size = max(piece.start + piece.size for piece in large.pieces)
-    numbers = np.asarray(large.matrices(_numbered(size))[0]).astype(int)
+    with jax.ensure_compile_time_eval():
+        last = max(piece.start + piece.size for piece in small.pieces)
+        own = np.asarray(small.matrices(_numbered(last))[0]).astype(int)
+        size = max(piece.start + piece.size for piece in large.pieces)
+        numbers = np.asarray(large.matrices(_numbered(size))[0]).astype(int)
     row_of = {int(number): row for row, line in enumerate(numbers) for number in line}
     unit_of = {int(number): unit for line in numbers for unit, number in enumerate(line)}
     inputs = np.array([row_of[int(places[number])] for number in own[:, 0]])
