@@ -112,6 +112,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
             )
         encoder = Encoder(Schema.from_json(head["schema"]), _texts(head["vocabularies"], _words))
         keyed = encoder.schema.key is not None
+        _check_model(path, settings, stored)
         _check_learner(path, head["learner"], encoder, stored)
         learner = TableLearner.from_header(
             settings.options, head["learner"], keyed=keyed, limits=settings.predictions is not None
@@ -180,6 +181,16 @@ def _settings(given: Mapping[str, Any]) -> Settings:
             raise ValueError(f"setting {name!r} is {value!r}")
         values[name] = value
     return Settings(**values)
+
+
+def _check_model(path: Path, settings: Settings, stored: Mapping[str, np.ndarray]) -> None:
+    """Refuse a network with more weights than the file holds numbers, before any of them is drawn."""
+    held = sum(array.nbytes for array in stored.values())
+    named = settings.model.startswith("mlp:") or settings.options.cell is not None
+    sizes = settings.options.hidden if named else ()
+    for inner, outer in zip((1, *sizes), (*sizes, 1), strict=True):
+        if inner * outer * 8 > held:
+            raise CheckpointError(f"{path}: its model {settings.model} is larger than the {held:,} bytes it holds")
 
 
 def _check_learner(path: Path, head: Mapping[str, Any], encoder: Encoder, stored: Mapping[str, np.ndarray]) -> None:
