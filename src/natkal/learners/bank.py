@@ -23,14 +23,18 @@ from natkal.learners.predictive import Laws, Moments
 from natkal.learners.selection import Selection, SelectionState, is_running, revived
 from natkal.typing import Array, Bool, Float, Int, Params
 
+DEAD_AFTER = 200
+"""Rows in a row whose output did not depend on some array of the parameters, after which a member counts as dead."""
+
 
 class BankState(NamedTuple):
     """All members' states, group by group with a leading axis, and what is known of the members.
 
     `noise` is what the predictive laws have learned beside each member. `log_weights` has a row for each member and a
     column for each of its laws. `memory` is the effective number of observations each member remembers, `prior_left`
-    the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `selection`
-    says which members run, where not all do.
+    the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `silent` is
+    for how many rows no gradient has reached some array of a member's parameters. `selection` says which members run,
+    where not all do.
     """
 
     members: tuple[Any, ...]
@@ -39,6 +43,7 @@ class BankState(NamedTuple):
     memory: Float[Array, " m"]
     prior_left: Float[Array, " m"]
     reseeded: Int[Array, ""]
+    silent: Int[Array, " m"]
     selection: SelectionState | None
 
     def __repr__(self) -> str:
@@ -74,6 +79,7 @@ class Told(NamedTuple):
     observed: Bool[Array, ""]
     good: Bool[Array, ""]
     keep: Float[Array, ""]
+    reached: Bool[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -121,6 +127,7 @@ class Bank:
             memory=jnp.zeros(self.size, dtype),
             prior_left=jnp.ones(self.size, dtype),
             reseeded=jnp.zeros((), jnp.int32),
+            silent=jnp.zeros(self.size, jnp.int32),
             selection=None if self.selection is None else self.selection.init(self.sizes, dtype),
         )
 
@@ -168,6 +175,7 @@ class Bank:
                 observed=info.observed,
                 good=info.accepted & jnp.all(jnp.isfinite(info.prediction.mean)),
                 keep=getattr(info, "keep", jnp.ones_like(info.log_prob)),
+                reached=jnp.asarray(getattr(info, "reached", True)) | ~info.observed,
             )
             return after, (told, self.laws.observe(noise, info.prediction, target))
 
@@ -179,7 +187,8 @@ class Bank:
         mixture = self._mixture(state, experts, told.moments)
         log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], told.log_prob, -jnp.inf), self.share)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
-        bad = running & ~told.good
+        silent = jnp.where(running, jnp.where(told.reached, 0, state.silent + 1), state.silent)
+        bad = running & (~told.good | self._dead(silent, running))
         learned = BankState(
             members=self._reseeded([after for after, _ in parts], log_weights, bad),
             noise=jax.tree.map(lambda new, old: _where(running, new, old), noise, state.noise),
@@ -187,6 +196,7 @@ class Bank:
             memory=jnp.where(observed & running, told.keep * state.memory + 1, state.memory),
             prior_left=jnp.where(observed & running, told.keep * state.prior_left, state.prior_left),
             reseeded=state.reseeded + jnp.sum(bad, dtype=jnp.int32),
+            silent=jnp.where(bad, 0, silent),
             selection=state.selection,
         )
         if self.selection is not None:
@@ -284,6 +294,7 @@ class Bank:
             log_weights=weights - logsumexp(weights),
             memory=state.memory[chosen],
             prior_left=state.prior_left[chosen],
+            silent=state.silent[chosen],
         )
 
     def grow(self, state: BankState, learners: Sequence[Learner]) -> tuple["Bank", BankState]:
@@ -305,6 +316,7 @@ class Bank:
             log_weights=jnp.concatenate([log_weights, jnp.repeat(split[None], count, axis=0)]),
             memory=jnp.concatenate([state.memory, jnp.zeros(count, dtype)]),
             prior_left=jnp.concatenate([state.prior_left, jnp.ones(count, dtype)]),
+            silent=jnp.concatenate([state.silent, jnp.zeros(count, jnp.int32)]),
         )
         return dataclasses.replace(self, groups=self.groups + added), grown
 
@@ -345,6 +357,13 @@ class Bank:
             experts=experts,
             laws=self.laws.unweighted,
             family=self.outputs.unweighted,
+        )
+
+    def _dead(self, silent: Int[Array, " m"], running: Bool[Array, " m"]) -> Bool[Array, " m"]:
+        """Members that have stopped learning while another one of their group, whose copy they become, still learns."""
+        alive = [jnp.any(running[rows] & (silent[rows] < DEAD_AFTER)) for _, rows in self._rows()]
+        return (silent >= DEAD_AFTER) & jnp.repeat(
+            jnp.stack(alive), np.array(self.sizes), total_repeat_length=self.size
         )
 
     def _reseeded(self, members: Sequence[Any], log_weights: Array, bad: Bool[Array, " m"]) -> tuple[Any, ...]:
