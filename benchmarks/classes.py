@@ -1,8 +1,8 @@
 """`python -m benchmarks classes`: seconds per row of the default learner against the number of classes.
 
 Rows of six numbers, one centre for each class. Each part compiles the learner's loop on a first block and times the
-next ones; every member runs, as in the first rows of a stream. Exits 1 where the cost from the second to the last
-number of classes grows faster than their square.
+next ones; every member runs, as in the first rows of a stream. The exponent is that of the cost in the number of
+classes since the line before; it must stay below 3.
 """
 
 import time
