@@ -11,7 +11,7 @@ Three policies, all of them `jax.jit` underneath:
   a library are kernels of their own. It is used where the state is small, on one CPU, outside of other transformations,
   and where every operation of the program is on the list `SAFE`: operations that were compiled this way and tested. An
   unknown operation means the ordinary compilation, because XLA ends the process on some that it cannot compile.
-- `run_once`: a program that runs a single time, compiled in a hurry.
+- `run_once` and `compile_quickly`: a program that runs once or a few times, compiled without optimisation.
 
 `small_programs(False)` turns the special options off for the whole process; results then agree to rounding.
 """
@@ -135,12 +135,16 @@ def compile_loop(function: Callable[..., Any], *, donate_argnums: tuple[int, ...
 
 def run_once(function: Callable[..., Any], *arguments: Any) -> Any:
     """`function(*arguments)`, compiled as one program without optimisation, which takes longer than running it."""
+    return compile_quickly(function, *arguments)(*arguments)
+
+
+def compile_quickly(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """The program of `function` for arguments like these, compiled without optimisation."""
     lowered = jax.jit(function).lower(*arguments)
     try:
-        compiled = lowered.compile(compiler_options=QUICK)
+        return lowered.compile(compiler_options=QUICK)
     except jax.errors.JaxRuntimeError:
-        compiled = lowered.compile()
-    return compiled(*arguments)
+        return lowered.compile()
 
 
 def inside_transformation(*values: Any) -> bool:
