@@ -32,6 +32,16 @@ class RunningMembers(NamedTuple):
         return jnp.any((self.order[None] == members[:, None]) & (members < self.running)[None], axis=1)
 
 
+def entry(leaf: Array, place: Array) -> Array:
+    """`leaf[place]` for a place that is not negative, in one operation."""
+    return jax.lax.dynamic_index_in_dim(leaf, place, keepdims=False, allow_negative_indices=False)
+
+
+def with_entry(leaf: Array, place: Array, value: Array) -> Array:
+    """`leaf.at[place].set(value)` for a place that is not negative, in one operation."""
+    return jax.lax.dynamic_update_index_in_dim(leaf, value, place, 0, allow_negative_indices=False)
+
+
 def map_running(function: Callable[..., Any], running: RunningMembers, kept: Any, *stacked: Any) -> Any:
     """`function(kept, *parts) -> (kept, told)` for the members that run, one after the other.
 
@@ -40,19 +50,14 @@ def map_running(function: Callable[..., Any], running: RunningMembers, kept: Any
     """
 
     def one(member: Array, kept: Any) -> Any:
-        own = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, member, keepdims=False), (kept, *stacked))
-        return function(*own)
+        return function(*jax.tree.map(lambda leaf: entry(leaf, member), (kept, *stacked)))
 
     shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32), kept)[1]
     silent = jax.tree.map(lambda leaf: jnp.zeros((len(running.order), *leaf.shape), leaf.dtype), shapes)
 
     def body(turn: Array, carried: Any) -> Any:
-        member = jax.lax.dynamic_index_in_dim(running.order, turn, keepdims=False)
-        return jax.tree.map(
-            lambda whole, part: jax.lax.dynamic_update_index_in_dim(whole, part, member, 0),
-            carried,
-            one(member, carried[0]),
-        )
+        member = entry(running.order, turn)
+        return jax.tree.map(lambda whole, part: with_entry(whole, member, part), carried, one(member, carried[0]))
 
     return jax.lax.fori_loop(0, running.running, body, (kept, silent))
 

@@ -9,6 +9,8 @@ may take all its steps before anything is decided.
   FIRST rows, a quarter after 4 FIRST, one or two after 16 FIRST.
 - A whole group stops after PATIENCE rows if its best member has lost more than a margin per row, on average over the
   recent rows, to the best member of all. The margin shrinks as rows come: a slow starter has time to catch up.
+- Groups come cheapest first. After LATE rows a group goes on only if it gains more than the least margin over every
+  cheaper one.
 - A drift is a loss that has risen: the mean over about 50 rows is above the mean over about 1,000 by five standard
   errors. Then every member runs again. Those of a group with a running member start as copies of its best one, the
   others where they stopped, and all share a tenth of the weight.
@@ -24,14 +26,15 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
-from natkal.learners.members import RunningMembers
+from natkal.learners.members import RunningMembers, entry
 from natkal.typing import Array, Bool, Float, Int
 
 FIRST = 256
 PATIENCE = 2048
 REVIEW = 4096
+LATE = 8192
 FAST, SLOW = 1 / 50, 1 / 1000
-RECENT = 1 / 500
+RECENT = 1 / 2000
 MARGIN = 30.0
 """Nats per row times rows: a group that lost more than MARGIN / rows per row, and at least MARGIN_LEAST, stops."""
 MARGIN_LEAST = 2e-3
@@ -113,17 +116,19 @@ class Selection:
         weight = jnp.where(runs, logsumexp(log_weights, axis=1), -jnp.inf)
         best = jnp.min(jnp.where(runs, now.recent, jnp.inf))
         margin = jnp.maximum(MARGIN / now.seen.astype(best.dtype), MARGIN_LEAST)
-        parts, first = [], 0
+        parts, first, cheaper = [], 0, jnp.asarray(jnp.inf, best.dtype)
         for size in sizes:
             rows = slice(first, first + size)
             first += size
             own = weight[rows]
+            lowest = jnp.min(jnp.where(runs[rows], now.recent[rows], jnp.inf))
+            worth = (lowest < cheaper - MARGIN_LEAST) | (now.seen < LATE)
+            cheaper = jnp.minimum(cheaper, lowest)
             rank = jnp.sum(own[None, :] > own[:, None], axis=1)
             halvings = jnp.maximum(jnp.log2(now.seen / FIRST), 0.0)
             wanted = jnp.maximum(jnp.ceil(size * 0.5 ** (1 + halvings / 2)), self.least)
             near = own > jnp.max(own) - jnp.log(20.0)
-            alive = jnp.min(jnp.where(runs[rows], now.recent[rows], jnp.inf)) <= best + margin
-            alive = alive | (now.seen < PATIENCE)
+            alive = ((lowest <= best + margin) & worth) | (now.seen < PATIENCE)
             parts.append(runs[rows] & ((rank < wanted) | (near & (rank < 2 * wanted))) & alive)
         kept = jnp.concatenate(parts)
         return jnp.where(jnp.any(kept), kept, runs)
@@ -175,7 +180,7 @@ def revived(states: Any, started: Bool[Array, " m"], source: Int[Array, ""]) -> 
             if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
                 return leaf
             where = started.reshape(started.shape + (1,) * (leaf.ndim - 1))
-            return jnp.where(where, leaf[source][None], leaf)
+            return jnp.where(where, entry(leaf, source)[None], leaf)
 
         return jax.tree.map(one, states), jnp.zeros_like(started)
 

@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from natkal.compiling import compile_loop
+from natkal.compiling import blank, compile_loop, run_together
+from natkal.learners.members import entry, with_entry
 from natkal.learners.scaled import Scaled, ScaledState, Standard
 from natkal.learners.selection import FIRST
 from natkal.tabular.choose import Inputs
@@ -26,6 +28,10 @@ from natkal.typing import Array
 
 BLOCK = FIRST
 """Steps of a block; shorter ones are padded, so that one program serves all."""
+
+
+LARGEST_GROUP_BYTES = 16 << 20
+"""A group up to this size is one machine function: its members, each a fraction of it, take turns."""
 
 
 class Steps(NamedTuple):
@@ -63,6 +69,7 @@ class Stages:
 
     def run(self, state: ScaledState, steps: Steps, count: Any) -> tuple[ScaledState, Told]:
         """One block; only the first `count` of its steps are taken."""
+        self._compile(state, steps)
         scales, standard = self._scale(state._replace(bank=()), steps, count)
         rest, members, told = state.bank._replace(members=()), [], []
         for index, own in enumerate(state.bank.members):
@@ -72,6 +79,32 @@ class Stages:
         rest, outcomes = self._weigh(rest, tuple(told), standard, steps.target, steps.slots, count)
         return scales._replace(bank=rest._replace(members=tuple(members))), outcomes
 
+    def _compile(self, state: ScaledState, steps: Steps) -> None:
+        """Compile all programs at once, on all cores, by running each on a block of no steps."""
+        if len(state.bank.members) == 1 or self._compiled:
+            return
+        self._compiled.append(True)
+        none = np.int32(0)
+        scales, rest = blank(state._replace(bank=())), state.bank._replace(members=())
+        standard = blank(jax.eval_shape(self._scale.traced, scales, steps, none)[1])
+        where = (steps.slots, steps.resets)
+        shapes = [
+            jax.eval_shape(program.traced, own, rest, standard, where, none)
+            for program, own in zip(self._members, state.bank.members, strict=True)
+        ]
+        told = tuple(blank(said) for _, said in shapes)
+        jobs = [
+            lambda program=program, own=own: program(blank(own), blank(rest), standard, where, none)
+            for program, own in reversed(list(zip(self._members, state.bank.members, strict=True)))
+        ]
+        jobs.append(lambda: self._weigh(blank(rest), told, standard, steps.target, steps.slots, none))
+        jobs.append(lambda: self._scale(scales, steps, none))
+        run_together(jobs)
+
+    @functools.cached_property
+    def _compiled(self) -> list[bool]:
+        return []
+
     @functools.cached_property
     def _scale(self):
         def one(scales: ScaledState, step: Steps) -> tuple[ScaledState, Standard]:
@@ -80,7 +113,7 @@ class Stages:
             after, row = self.learner.standardise(scales, inputs, target)
             if step.replay is not None:
                 place = jnp.maximum(step.replay, 0)
-                kept = jax.tree.map(lambda leaf: leaf[place], (scales.first_inputs, scales.first_targets))
+                kept = jax.tree.map(lambda leaf: entry(leaf, place), (scales.first_inputs, scales.first_targets))
                 again = scales, self.learner.standardise_again(scales, *kept)
                 after, row = _choose(step.replay >= 0, again, (after, row))
             if step.asked is not None:
@@ -115,7 +148,7 @@ class Stages:
                 members = bank.revive(index, members, rest)
             return _each_row(one, members, (rows, slots, resets), slots, count)
 
-        return compile_loop(block, donate_argnums=(0,))
+        return compile_loop(block, donate_argnums=(0,), largest=LARGEST_GROUP_BYTES)
 
     @functools.cached_property
     def _weigh(self):
@@ -137,18 +170,14 @@ class Stages:
 def _each_row(function: Any, state: Any, rows: Any, slots: Any, count: Array) -> tuple[Any, Any]:
     """`function(state, row) -> (state, told)` for the first `count` rows, one after the other; the rest tells zeros."""
 
-    def at(row: Array) -> Any:
-        return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, row, keepdims=False), rows)
-
     def one(row: Array, state: Any) -> tuple[Any, Any]:
-        slot = None if slots is None else slots[row]
-        after, told = function(_at(state, slot), at(row))
+        slot = None if slots is None else entry(slots, row)
+        after, told = function(_at(state, slot), jax.tree.map(lambda leaf: entry(leaf, row), rows))
         return _put(state, slot, after), told
 
     def body(row: Array, carried: tuple[Any, Any]) -> tuple[Any, Any]:
         after, told = one(row, carried[0])
-        put = lambda whole, part: jax.lax.dynamic_update_index_in_dim(whole, part, row, 0)  # noqa: E731
-        return after, jax.tree.map(put, carried[1], told)
+        return after, jax.tree.map(lambda whole, part: with_entry(whole, row, part), carried[1], told)
 
     shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32), state)[1]
     length = len(jax.tree.leaves(rows)[0])
@@ -162,9 +191,9 @@ def _choose(condition: Array, one: Any, other: Any) -> Any:
 
 def _at(state: Any, slot: Any) -> Any:
     """The state of one model of many, or the only one."""
-    return state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
+    return state if slot is None else jax.tree.map(lambda leaf: entry(leaf, slot), state)
 
 
 def _put(state: Any, slot: Any, new: Any) -> Any:
     """`state` with that model's replaced."""
-    return new if slot is None else jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), state, new)
+    return new if slot is None else jax.tree.map(lambda leaf, value: with_entry(leaf, slot, value), state, new)
