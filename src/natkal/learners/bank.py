@@ -174,10 +174,10 @@ class Bank:
         def one(learner: Learner, kept: Any) -> tuple[Any, Told]:
             after, info = learner.step(kept, inputs, target)
             return after, Told(
-                prediction=self.laws.needed(info.prediction),
+                prediction=as_precision(rest.log_weights.dtype, self.laws.needed(info.prediction)),
                 observed=info.observed,
                 good=info.accepted & jnp.all(jnp.isfinite(info.prediction.mean)),
-                keep=getattr(info, "keep", jnp.ones_like(info.log_prob)),
+                keep=as_precision(rest.log_weights.dtype, getattr(info, "keep", jnp.ones_like(info.log_prob))),
             )
 
         group, rows = self._rows()[index]
@@ -194,7 +194,7 @@ class Bank:
         """The predictions of the members of one group that run."""
 
         def one(learner: Learner, kept: Any, own: Any) -> tuple[Any, Any]:
-            return kept, self.laws.needed(learner.predict(own, inputs))
+            return kept, as_precision(state.log_weights.dtype, self.laws.needed(learner.predict(own, inputs)))
 
         group, own = self.groups[index], state.members[index]
         if state.selection is None:

@@ -6,8 +6,8 @@
 
 In each stage one row follows the other, so the result is that of one step after the other (`Scaled.step`), and a block
 may end anywhere. Separate programs compile faster than one, at the same time, and each is small enough to become one
-machine function; a group whose members have all stopped costs nothing. The selection of members makes decisions on
-multiples of `FIRST` steps only (learners/selection.py), so no block reaches over one.
+machine function; a group whose members have all stopped costs nothing. No block reaches over a step at which the
+selection decides which members run (learners/selection.py).
 """
 
 import dataclasses
@@ -21,17 +21,19 @@ import numpy as np
 from natkal.compiling import blank, compile_loop, run_together
 from natkal.learners.members import entry, with_entry
 from natkal.learners.scaled import Scaled, ScaledState, Standard
-from natkal.learners.selection import FIRST
+from natkal.learners.selection import REVIEW
 from natkal.tabular.choose import Inputs
 from natkal.tabular.tasks import Outcome, Task
 from natkal.typing import Array
 
-BLOCK = FIRST
+BLOCK = REVIEW
 """Steps of a block; shorter ones are padded, so that one program serves all."""
 
 
 LARGEST_GROUP_BYTES = 16 << 20
-"""A group up to this size is one machine function: its members, each a fraction of it, take turns."""
+"""A group up to this size, over the number of outputs, is one machine function. Its members, each a fraction of it,
+take turns; with many outputs most of the work is matrix products, which a library does better.
+"""
 
 
 class Steps(NamedTuple):
@@ -146,9 +148,11 @@ class Stages:
 
             if slots is None:
                 members = bank.revive(index, members, rest)
+                if rest.selection is not None:  # a group that has stopped tells nothing
+                    count = jnp.where(rest.selection.running[index].running > 0, count, 0)
             return _each_row(one, members, (rows, slots, resets), slots, count)
 
-        return compile_loop(block, donate_argnums=(0,), largest=LARGEST_GROUP_BYTES)
+        return compile_loop(block, donate_argnums=(0,), largest=LARGEST_GROUP_BYTES // self.task.outputs)
 
     @functools.cached_property
     def _weigh(self):
