@@ -19,7 +19,6 @@ import numpy as np
 
 from natkal.curvature import Curvature, blocks, dense, kronecker
 from natkal.engine import Learner, fading, online, robust
-from natkal.engine.checks import in_precision_of
 from natkal.families import Family
 from natkal.learners.auto import OUTLIER_DISTANCE, SHARE, expected_spread
 from natkal.learners.bank import Bank
@@ -241,6 +240,7 @@ def _group(options: Options, shape: Shape, task: Task, architecture: Any, settin
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
     curvature = architecture.curvature(size)
     prior = fan_in_prior(params)
+    dtype = jax.tree.leaves(params)[0].dtype
     if isinstance(architecture, Layers):
         factor = shape.columns / shape.fan_in
         prior[0] = {name: leaf * factor for name, leaf in prior[0].items()}
@@ -250,7 +250,7 @@ def _group(options: Options, shape: Shape, task: Task, architecture: Any, settin
         masks.append(np.where(np.arange(shape.columns) < shape.past, 0.0, 1.0))
 
     def make(value: dict[str, Any]) -> Learner:
-        value = in_precision_of(params, value)
+        value = jax.tree.map(lambda leaf: leaf.astype(dtype), value)
         model = architecture.model(params, task.family, value["mask"])
         variances = jax.tree.map(lambda variance: variance * value["prior"], prior)
         return online(model, prior_cov=variances, rates=fading(value["fading"]), curvature=curvature, robust=outliers)

@@ -174,12 +174,21 @@ class TableLearner:
             self._progress = (self.state, self.loop.progress(self.state))
         return self._progress[1]
 
-    def predict(self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None, level: float | None = None) -> Told:
+    def predict(
+        self,
+        rows: Row,
+        *,
+        keys: Sequence[str] = (),
+        resets: Any = None,
+        level: float | None = None,
+        limits: bool | None = None,
+    ) -> Told:
         """Predictions without learning; a key never seen gets what every model starts from.
 
-        `level` is the coverage of the limits; unless given they are computed where `limits` says so.
+        `level` is the coverage of the limits; unless given they are computed where `limits` says so, the learner's own
+        unless given.
         """
-        if level is None and self.limits:
+        if level is None and (self.limits if limits is None else limits):
             level = LEVEL
         slots = None
         if self.keyed and self.options.has_memory:
