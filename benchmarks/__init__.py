@@ -7,7 +7,9 @@ dictionaries. `OPTIONS`, where it has any, maps an option to its default and a s
 """
 
 BENCHMARKS = {
+    "classes": "benchmarks.classes",
     "curvature": "benchmarks.curvature",
+    "dead": "benchmarks.dead",
     "dense": "benchmarks.dense",
     "figures": "benchmarks.figures",
     "fleet": "benchmarks.fleet",

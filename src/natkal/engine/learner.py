@@ -28,6 +28,7 @@ from natkal.engine.step_control import step_control as default_step_control
 from natkal.families.base import Family
 from natkal.families.checks import is_concrete
 from natkal.models import Linearization, Model, Rows, ravel
+from natkal.rows import reaches_every_leaf
 from natkal.typing import Array, Bool, Float, Params
 
 
@@ -160,6 +161,7 @@ class KalmanLearner:
             accepted=self.finite(update) & jnp.isfinite(look.log_prob),
             weight=weight,
             keep=rate.keep,
+            reached=reaches_every_leaf(look.seen.rows, tuple(leaf.size for leaf in jax.tree.leaves(state.params))),
         )
         ahead = jnp.zeros_like(update.step)
         if self.control.relinearize:

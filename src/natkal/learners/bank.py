@@ -23,14 +23,18 @@ from natkal.learners.predictive import Laws, Moments
 from natkal.learners.selection import Selection, SelectionState, best_of, revived
 from natkal.typing import Array, Bool, Float, Int, Params
 
+DEAD_AFTER = 200
+"""Rows in a row whose output did not depend on some array of the parameters, after which a member counts as dead."""
+
 
 class BankState(NamedTuple):
     """All members' states, group by group with a leading axis, and what is known of the members.
 
     `noise` is what the predictive laws have learned beside each member. `log_weights` has a row for each member and a
     column for each of its laws. `memory` is the effective number of observations each member remembers, `prior_left`
-    the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `selection`
-    says which members run, where not all do.
+    the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `silent` is
+    for how many rows no gradient has reached some array of a member's parameters. `selection` says which members run,
+    where not all do.
     """
 
     members: tuple[Any, ...]
@@ -39,6 +43,7 @@ class BankState(NamedTuple):
     memory: Float[Array, " m"]
     prior_left: Float[Array, " m"]
     reseeded: Int[Array, ""]
+    silent: Int[Array, " m"]
     selection: SelectionState | None
 
     def __repr__(self) -> str:
@@ -72,6 +77,7 @@ class Told(NamedTuple):
     observed: Bool[Array, ""]
     good: Bool[Array, ""]
     keep: Float[Array, ""]
+    reached: Bool[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,6 +125,7 @@ class Bank:
             memory=jnp.zeros(self.size, dtype),
             prior_left=jnp.ones(self.size, dtype),
             reseeded=jnp.zeros((), jnp.int32),
+            silent=jnp.zeros(self.size, jnp.int32),
             selection=None if self.selection is None else self.selection.init(self.sizes, dtype),
         )
 
@@ -159,11 +166,14 @@ class Bank:
         return learned._replace(members=tuple(members)), info
 
     def revive(self, index: int, states: Any, rest: BankState) -> Any:
-        """The states of a group's members before a step: those that start again are copies of the best."""
+        """The states of a group's members before a step: those that start again or are dead are copies of the best."""
+        rows = self._rows()[index][1]
+        dead = self._dead(rest)[rows]
+        source = best_of(rest.log_weights[rows], self._running(rest)[rows] & ~dead)
         if rest.selection is None:
-            return states
+            return revived(states, dead, source)
         running = rest.selection.running[index]
-        return revived(states, running.started, running.source)
+        return revived(states, running.started | dead, jnp.where(jnp.any(running.started), running.source, source))
 
     def advance(self, index: int, states: Any, rest: BankState, inputs: Any, target: Any) -> tuple[Any, Told]:
         """The members of one group that run take their steps; `rest` is the bank's state without members.
@@ -178,6 +188,7 @@ class Bank:
                 observed=info.observed,
                 good=info.accepted & jnp.all(jnp.isfinite(info.prediction.mean)),
                 keep=as_precision(rest.log_weights.dtype, getattr(info, "keep", jnp.ones_like(info.log_prob))),
+                reached=jnp.asarray(getattr(info, "reached", True)) | ~info.observed,
             )
 
         group, rows = self._rows()[index]
@@ -222,6 +233,9 @@ class Bank:
         mixture = self._mixture(state, experts, moments)
         log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], log_probs, -jnp.inf), self.share)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
+        dead = self._dead(state)
+        silent = jnp.where(dead, 0, state.silent)
+        silent = jnp.where(running, jnp.where(all_told.reached, 0, silent + 1), silent)
         bad = running & ~all_told.good
         learned = BankState(
             members=(),
@@ -229,7 +243,8 @@ class Bank:
             log_weights=log_weights,
             memory=jnp.where(observed & running, all_told.keep * state.memory + 1, state.memory),
             prior_left=jnp.where(observed & running, all_told.keep * state.prior_left, state.prior_left),
-            reseeded=state.reseeded + jnp.sum(bad, dtype=jnp.int32),
+            reseeded=state.reseeded + jnp.sum(bad | dead, dtype=jnp.int32),
+            silent=silent,
             selection=state.selection,
         )
         log_prob = jnp.where(observed, log_prob, 0.0)
@@ -340,6 +355,7 @@ class Bank:
             log_weights=weights - logsumexp(weights),
             memory=state.memory[chosen],
             prior_left=state.prior_left[chosen],
+            silent=state.silent[chosen],
         )
 
     def grow(self, state: BankState, learners: Sequence[Learner]) -> tuple["Bank", BankState]:
@@ -361,6 +377,7 @@ class Bank:
             log_weights=jnp.concatenate([log_weights, jnp.repeat(split[None], count, axis=0)]),
             memory=jnp.concatenate([state.memory, jnp.zeros(count, dtype)]),
             prior_left=jnp.concatenate([state.prior_left, jnp.ones(count, dtype)]),
+            silent=jnp.concatenate([state.silent, jnp.zeros(count, jnp.int32)]),
         )
         return dataclasses.replace(self, groups=self.groups + added), grown
 
@@ -405,6 +422,13 @@ class Bank:
             laws=self.laws.unweighted,
             family=self.outputs.unweighted,
         )
+
+    def _dead(self, state: BankState) -> Bool[Array, " m"]:
+        """Members that have stopped learning while another one of their group, whose copy they become, still learns."""
+        running, silent = self._running(state), state.silent
+        alive = [jnp.any(running[rows] & (silent[rows] < DEAD_AFTER)) for _, rows in self._rows()]
+        alike = [jnp.broadcast_to(one, (size,)) for one, size in zip(alive, self.sizes, strict=True)]
+        return running & (silent >= DEAD_AFTER) & jnp.concatenate(alike)
 
 
 def _families(groups: Sequence[Group]) -> list[Family]:

@@ -392,7 +392,7 @@ class Student(_Plain):
     def sample(self, law: StudentLaw, key: Array) -> Array:
         """A normal draw over the root of a chi-squared one."""
         noise_key, width_key = jax.random.split(key)
-        noise = jnp.linalg.cholesky(law.cov) @ jax.random.normal(noise_key, law.mean.shape, law.mean.dtype)
+        noise = linalg.cholesky(law.cov).triangle() @ jax.random.normal(noise_key, law.mean.shape, law.mean.dtype)
         chi = 2 * jax.random.gamma(width_key, law.freedom / 2, dtype=law.mean.dtype) / law.freedom
         drawn = law.mean + law.width * noise / jnp.sqrt(chi)
         return drawn[0] if self.entries == 1 else drawn

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.curvature import Curvature, blocks, dense, kronecker
-from natkal.engine import Learner, fading, online, robust
+from natkal.engine import Learner, exact, fading, online, robust, sampled
 from natkal.families import Family
 from natkal.learners.auto import OUTLIER_DISTANCE, SHARE, expected_spread
 from natkal.learners.bank import Bank
@@ -41,6 +41,8 @@ LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0
 NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
 """(prior scale, fading) of the members of each network."""
 HIDDEN = ((64,), (128, 128))
+MANY_CLASSES, FISHER_DRAWS = 64, 4
+"""Beyond so many classes the Fisher matrix is estimated from a few draws: the exact one costs classes^3 per row."""
 CELLS = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
 
 
@@ -245,6 +247,7 @@ def _group(options: Options, shape: Shape, task: Task, architecture: Any, settin
         factor = shape.columns / shape.fan_in
         prior[0] = {name: leaf * factor for name, leaf in prior[0].items()}
     outliers = robust(threshold=OUTLIER_DISTANCE, adaptive=True) if task.family.support == "real" else None
+    fisher = sampled(FISHER_DRAWS) if task.outputs > MANY_CLASSES else exact()
     masks = [np.ones(shape.columns)]
     if both and shape.past and shape.past < shape.columns:
         masks.append(np.where(np.arange(shape.columns) < shape.past, 0.0, 1.0))
@@ -253,7 +256,8 @@ def _group(options: Options, shape: Shape, task: Task, architecture: Any, settin
         value = jax.tree.map(lambda leaf: leaf.astype(dtype), value)
         model = architecture.model(params, task.family, value["mask"])
         variances = jax.tree.map(lambda variance: variance * value["prior"], prior)
-        return online(model, prior_cov=variances, rates=fading(value["fading"]), curvature=curvature, robust=outliers)
+        rates = fading(value["fading"])
+        return online(model, prior_cov=variances, rates=rates, curvature=curvature, robust=outliers, fisher=fisher)
 
     rows = [(scale, rate, mask) for mask in masks for scale, rate in settings]
     return Group(

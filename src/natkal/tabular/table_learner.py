@@ -106,6 +106,11 @@ class TableLearner:
         )
 
     @property
+    def refused(self) -> int:
+        """How often a member of any key or target went bad: its step was not finite, or it had stopped learning."""
+        return sum(int(np.sum(own.bank.reseeded)) for own in self.state)
+
+    @property
     def member_names(self) -> list[str]:
         """What `Told.members` says, number by number; of the first target."""
         return [*(f"weight {name}" for name in member_names(self.loop.learners[0])), "effective memory"]

@@ -11,6 +11,7 @@ from natkal.app.cli.learn import learn
 from natkal.app.cli.plan import plan
 from natkal.app.cli.predict import predict
 from natkal.app.cli.report import report
+from natkal.app.cli.stopping import watch
 from natkal.app.cli.verify import verify
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ def _options(
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(100_000, 20, 20)  # importing JAX makes half a million objects that stay: do not look through them
+    watch()
     atexit.register(gc.freeze)  # nor when all of them go
     app()
 

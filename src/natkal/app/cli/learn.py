@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from natkal.app.cli.stopping import stop_on_signals
 from natkal.app.cli.terminal import err, out, print_json, stream_progress
 
 if TYPE_CHECKING:
@@ -165,7 +166,11 @@ def learn(
             if not as_json and not resume:
                 _describe(session)
             started, rows_before = time.perf_counter(), session.counts.read
-            with stop_on_signals() as stopped, stream_progress(source, rows_before, quiet=as_json) as progress:
+            hint = f"natkal learn --resume --run {run} goes on from the last checkpoint"
+            with (
+                stop_on_signals(lambda number: f"stopped in the middle of a block; {hint}") as stopped,
+                stream_progress(source, rows_before, quiet=as_json) as progress,
+            ):
                 done = session.run(
                     source,
                     first,
@@ -254,24 +259,6 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
 
         err.print(f"[red]error:[/] {escape(printable(str(error)))}", soft_wrap=True, markup=True)
         raise typer.Exit(1) from error
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[Callable[[], int | None]]:
-    """Turn SIGINT and SIGTERM into a question to ask between blocks; a second SIGINT ends at once."""
-    caught: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        if caught and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        caught.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: caught[0] if caught else None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _interval(text: str) -> tuple[int | None, float | None]:

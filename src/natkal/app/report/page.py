@@ -209,7 +209,8 @@ def _rejects(session: Session) -> str:
         for reason, count in sorted(session.reasons.items(), key=lambda entry: -entry[1])[:20]
     )
     table = f'<table><tr><th>reason</th><th class="n">rows</th></tr>{body}</table>' if body else ""
-    return f"<h2>Rows</h2><figure class=wide><p>{line}</p>{table}</figure>\n"
+    warned = "".join(f"<p>warning: {escape(warning)}</p>" for warning in session.warnings())
+    return f"<h2>Rows</h2><figure class=wide><p>{line}</p>{warned}{table}</figure>\n"
 
 
 def _settings(session: Session) -> str:

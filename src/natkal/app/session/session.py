@@ -28,7 +28,7 @@ from natkal.tabular.table_learner import TableLearner, TargetShape
 MAX_HELD_ROWS = 100_000
 """How many rows wait for a label that comes later under their id; the oldest give way."""
 LOUD_SHARE = 0.01
-"""A run in which more than this share of the rows was rejected says so at its end."""
+"""A run in which more than this share of the rows was rejected, or of the steps refused, says so at its end."""
 
 
 class Session:
@@ -272,6 +272,12 @@ class Session:
             found.append(
                 f"{self.counts.rejected / self.counts.read:.1%} of the rows were rejected, most often: {reason}; "
                 f"see {self.folder / 'rejects.jsonl'}, and --features, --task or --classes to say what a column is"
+            )
+        refused = self.learner.refused
+        if refused > LOUD_SHARE * self.counts.learned:
+            found.append(
+                f"{refused:,} times in {self.counts.learned:,} rows a filter could not take its step, because it was "
+                "not finite, or had to start again: look for extreme values, or try --model linear"
             )
         return found
 
