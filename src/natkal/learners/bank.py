@@ -174,7 +174,7 @@ class Bank:
         parts = [self._each(state, index, advance, own) for index, own in enumerate(state.members)]
         experts = joined_laws([told.experts for _, (told, _) in parts])
         told, noise = _joined([(told._replace(experts=()), noise) for _, (told, noise) in parts])
-        running = self._running(state)
+        running = self.running(state)
         observed = jnp.any(told.observed)
         mixture = self._mixture(state, experts, told.moments)
         log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], told.log_prob, -jnp.inf), self.share)
@@ -217,7 +217,7 @@ class Bank:
 
         def ahead(learner: Learner, own: Any, noise: Any) -> tuple[Any, Moments]:
             predictions = learner.forecast(own, inputs, horizon, feed)
-            return jax.vmap(lambda one: self._laws_of(one, noise))(predictions)
+            return jax.vmap(lambda one, ahead: self._laws_of(one, noise, ahead))(predictions, jnp.arange(horizon))
 
         parts = [
             group.map(ahead, own, jax.tree.map(lambda leaf, rows=rows: leaf[rows], state.noise))
@@ -321,18 +321,18 @@ class Bank:
             return group.map(function, kept, *stacked, noise)
         return group.map_running(function, state.selection.running[index], kept, *stacked, noise)
 
-    def _running(self, state: BankState) -> Bool[Array, " m"]:
+    def running(self, state: BankState) -> Bool[Array, " m"]:
         """Which members run."""
         if state.selection is None:
             return jnp.ones(self.size, bool)
         return jnp.concatenate([is_running(running) for running in state.selection.running])
 
-    def _laws_of(self, prediction: Any, noise: Any) -> tuple[Any, Moments]:
-        experts = self.laws.laws(noise, prediction)
+    def _laws_of(self, prediction: Any, noise: Any, ahead: Any = 0) -> tuple[Any, Moments]:
+        experts = self.laws.laws(noise, prediction, ahead)
         return experts, jax.vmap(self.laws.moments)(experts)
 
     def _mixture(self, state: BankState, experts: Any, moments: Moments) -> Mixture:
-        running = self._running(state)
+        running = self.running(state)
         weights = jnp.exp(state.log_weights)
         if state.selection is not None:
             weights = jnp.where(running[:, None], weights, 0.0)

@@ -14,10 +14,10 @@ from natkal.typing import Array, Float
 class OwnPrediction(PlugIn):
     """The member's own law and no other. A prediction without natural parameters is kept whole and asked itself."""
 
-    def laws(self, memory: tuple[()], prediction: Any) -> Any:
+    def laws(self, memory: tuple[()], prediction: Any, ahead: Any = 0) -> Any:
         """One."""
         if hasattr(prediction, "natural"):
-            return super().laws(memory, prediction)
+            return super().laws(memory, prediction, ahead)
         return jax.tree.map(lambda leaf: leaf[None], prediction)
 
     def log_prob(self, law: Any, y: Event) -> Float[Array, ""]:

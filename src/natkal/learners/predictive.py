@@ -11,7 +11,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from natkal import linalg
-from natkal.engine.distributions import count_cdf, gamma_cdf, matched_cdf, student_cdf
+from natkal.engine.distributions import count_cdf, gamma_cdf, matched_cdf, student_cdf, student_quantile
 from natkal.engine.prediction import FilterPrediction
 from natkal.families import (
     Bernoulli,
@@ -68,8 +68,8 @@ class Laws(Protocol):
         """The memory before any observation."""
         ...
 
-    def laws(self, memory: Any, prediction: FilterPrediction) -> Any:
-        """All laws, along a leading axis."""
+    def laws(self, memory: Any, prediction: FilterPrediction, ahead: Any = 0) -> Any:
+        """All laws, along a leading axis; `ahead` is how many observations lie between now and the predicted one."""
         ...
 
     def observe(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
@@ -96,6 +96,14 @@ class Laws(Protocol):
         """The law of `location + scale y` where this one is the law of y."""
         ...
 
+    def units(self, memory: Any, dtype: Any) -> Float[Array, " v"]:
+        """For each law, the unit that the filter's parameters deviate in: that of the noise where it is learned."""
+        ...
+
+    def along(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
+        """The memory after a y that was drawn and not observed: a level follows it, and nothing is learned."""
+        ...
+
 
 class _Plain:
     """Laws of observations without a weight."""
@@ -109,6 +117,8 @@ class _Plain:
 class _Memoryless(_Plain):
     """Laws that learn nothing of their own, of targets that are not rescaled."""
 
+    count: Any
+
     def start(self, dtype: Any) -> tuple[()]:
         """Nothing."""
         return ()
@@ -120,6 +130,14 @@ class _Memoryless(_Plain):
     def rescaled(self, law: Any, location: Array, scale: Array) -> Any:
         """The law itself: classes have no units."""
         return law
+
+    def units(self, memory: tuple[()], dtype: Any) -> Float[Array, " v"]:
+        """The parameters' own."""
+        return jnp.ones(self.count, dtype)
+
+    def along(self, memory: tuple[()], prediction: FilterPrediction, y: Event) -> tuple[()]:
+        """Nothing to follow."""
+        return memory
 
 
 class OwnLaw(NamedTuple):
@@ -136,7 +154,7 @@ class PlugIn(_Memoryless):
     family: Family
     count = 1
 
-    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> OwnLaw:
+    def laws(self, memory: tuple[()], prediction: FilterPrediction, ahead: Any = 0) -> OwnLaw:
         """One."""
         cov = None if self.family.support == "classes" else prediction.cov
         if cov is None and self.family.support != "classes":
@@ -176,7 +194,7 @@ class Tempered(_Memoryless):
         """One for each temperature."""
         return len(self.temperatures)
 
-    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> Float[Array, "v k"]:
+    def laws(self, memory: tuple[()], prediction: FilterPrediction, ahead: Any = 0) -> Float[Array, "v k"]:
         """nu / T."""
         return prediction.natural[None] / jnp.asarray(self.temperatures, prediction.natural.dtype)[:, None]
 
@@ -219,7 +237,7 @@ class SameMean(_Memoryless):
         """One for each dispersion."""
         return len(self.dispersions)
 
-    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> Spread:
+    def laws(self, memory: tuple[()], prediction: FilterPrediction, ahead: Any = 0) -> Spread:
         """The member's mean, each dispersion."""
         dispersions = jnp.asarray(self.dispersions, prediction.mean.dtype)
         return Spread(
@@ -303,20 +321,26 @@ class Student(_Plain):
             squares=jnp.ones(shape, dtype),
         )
 
-    def laws(self, memory: Noise, prediction: FilterPrediction) -> StudentLaw:
-        """Each rate's mean with each memory's noise, at each width."""
+    def laws(self, memory: Noise, prediction: FilterPrediction, ahead: Any = 0) -> StudentLaw:
+        """Each rate's mean with each memory's noise, at each width.
+
+        A level that follows at rate a moves by a e with each observation: `ahead` of them add `ahead` a^2 to the
+        variance, in units of the noise.
+        """
         assert prediction.cov is not None
         shape = (len(self.rates), len(self.memories), len(self.widths))
         size = len(prediction.mean)
-        scale = jnp.sqrt(memory.squares / memory.heard[None])
-        widths = jnp.asarray(self.widths, scale.dtype)
         means = prediction.mean[None] + memory.level
         # by memory alone: the logarithm of the gamma function costs more than all the rest of a law
         factors = _log_factors(memory.heard, size)
+        covs = jnp.broadcast_to(prediction.cov, (len(self.rates), size, size))
+        if not isinstance(ahead, int) or ahead:
+            wandered = jnp.asarray(ahead, covs.dtype) * jnp.square(jnp.asarray(self.rates, covs.dtype))
+            covs = covs + wandered[:, None, None] * jnp.eye(size, dtype=covs.dtype)[None]
         return StudentLaw(
             mean=jnp.broadcast_to(means[:, None, None], (*shape, size)).reshape(-1, size),
-            cov=jnp.broadcast_to(prediction.cov, (self.count, size, size)),
-            width=(scale[:, :, None] * widths[None, None]).ravel(),
+            cov=jnp.broadcast_to(covs[:, None, None], (*shape, size, size)).reshape(-1, size, size),
+            width=self.units(memory, prediction.mean.dtype),
             freedom=jnp.broadcast_to(memory.heard[None, :, None], shape).ravel(),
             log_factors=jnp.broadcast_to(factors[None, :, None], (*shape, size + 1)).reshape(-1, size + 1),
         )
@@ -340,6 +364,15 @@ class Student(_Plain):
         )
         told = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
         return jax.tree.map(lambda new, old: jnp.where(told, new, old), after, memory)
+
+    def units(self, memory: Noise, dtype: Any) -> Float[Array, " v"]:
+        """The deviation of the noise, at each width."""
+        scale = jnp.sqrt(memory.squares / memory.heard[None]).astype(dtype)
+        return (scale[:, :, None] * jnp.asarray(self.widths, dtype)[None, None]).ravel()
+
+    def along(self, memory: Noise, prediction: FilterPrediction, y: Event) -> Noise:
+        """The levels follow; the size of the noise stays."""
+        return memory._replace(level=self.observe(memory, prediction, y).level)
 
     def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
         """Log t of the entries that are there."""
@@ -369,12 +402,15 @@ class Student(_Plain):
         return student_cdf(standard, law.freedom)
 
     def sample(self, law: StudentLaw, key: Array) -> Array:
-        """A normal draw over the root of a chi-squared one."""
+        """A normal draw over the root of a chi-squared one; of one entry, the quantile of a uniform draw."""
+        if self.entries == 1:
+            normal = jax.random.normal(key, law.mean.shape, law.mean.dtype)
+            drawn = law.mean + law.width * jnp.sqrt(law.cov[0]) * student_quantile(normal, law.freedom)
+            return drawn[0]
         noise_key, width_key = jax.random.split(key)
         noise = jnp.linalg.cholesky(law.cov) @ jax.random.normal(noise_key, law.mean.shape, law.mean.dtype)
         chi = 2 * jax.random.gamma(width_key, law.freedom / 2, dtype=law.mean.dtype) / law.freedom
-        drawn = law.mean + law.width * noise / jnp.sqrt(chi)
-        return drawn[0] if self.entries == 1 else drawn
+        return law.mean + law.width * noise / jnp.sqrt(chi)
 
     def rescaled(self, law: StudentLaw, location: Array, scale: Array) -> StudentLaw:
         """Mean and scale matrix in other units, entry by entry."""
@@ -416,9 +452,9 @@ class Counted:
         """The same memory."""
         return self.inner.start(dtype)
 
-    def laws(self, memory: Any, prediction: FilterPrediction) -> Any:
+    def laws(self, memory: Any, prediction: FilterPrediction, ahead: Any = 0) -> Any:
         """The same laws."""
-        return self.inner.laws(memory, prediction)
+        return self.inner.laws(memory, prediction, ahead)
 
     def observe(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
         """The noise of y, whatever it counts for; nothing where it counts for nothing."""
@@ -444,6 +480,14 @@ class Counted:
     def rescaled(self, law: Any, location: Array, scale: Array) -> Any:
         """As the inner laws do."""
         return self.inner.rescaled(law, location, scale)
+
+    def units(self, memory: Any, dtype: Any) -> Float[Array, " v"]:
+        """As the inner laws do."""
+        return self.inner.units(memory, dtype)
+
+    def along(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
+        """As the inner laws do, of y alone."""
+        return self.inner.along(memory, prediction, y[0])
 
 
 def _present(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:

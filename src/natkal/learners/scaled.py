@@ -14,6 +14,7 @@ from natkal.families.base import Family, as_float
 from natkal.learners import scales
 from natkal.learners.bank import Bank, BankInfo, BankState, value_of
 from natkal.learners.mixture import Mixture
+from natkal.learners.paths import ROUNDS, Inputs, Units, draw_paths
 from natkal.learners.scales import FIRST_ROWS, Scale
 from natkal.typing import Array, Params
 
@@ -163,6 +164,16 @@ class Scaled:
                 state.bank, self._standardised(state.inputs, inputs), horizon, standard_feed
             )
         return jax.vmap(lambda one: self._in_users_units(state, one))(prediction)
+
+    def paths(self, state: ScaledState, key: Array, inputs: Inputs, horizon: int, rounds: int = ROUNDS) -> Array:
+        """Draws of the next `horizon` observations, (paths, horizon, *event); `inputs` speaks the user's units."""
+        dtype = state.bank.log_weights.dtype
+
+        def at(memory: Any, step: Array) -> Any:
+            return self._standardised(state.inputs, as_precision(dtype, inputs.at(memory, step)))
+
+        units = Units(*self.target_units(state)) if self._has_units else None
+        return draw_paths(self.bank, state.bank, key, inputs._replace(at=at), horizon, units, rounds)
 
     def sample(self, state: ScaledState, key: Array) -> Params:
         """Parameters of a member, of a model that sees standardised data."""

@@ -13,7 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.drivers.storage import array_template, restored, state_arrays
+from natkal.learners.paths import ROUNDS
+from natkal.tabular import forecast
 from natkal.tabular.choose import Shape, make_learner, member_names
+from natkal.tabular.errors import StreamError
 from natkal.tabular.loop import Feed, Loop, Pending, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
 from natkal.tabular.past import Past
@@ -182,6 +185,47 @@ class TableLearner:
         with jax.enable_x64(True):
             self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets), level)
         return told
+
+    # -- several rows ahead --------------------------------------------------------------------------------------------
+
+    def forecast(
+        self,
+        horizon: int,
+        future: np.ndarray | None = None,
+        *,
+        level: float = LEVEL,
+        key: str | None = None,
+        target: int = 0,
+    ) -> list[dict[str, Any]]:
+        """The next `horizon` rows of a target, of one key where there are several; learns nothing.
+
+        `future` (horizon, features) has the numbers of the rows to come, NaN where one is not known; or several
+        versions of them, (versions, horizon, features). An entry has `step`, `predicted` (the median), `low`, `high`
+        and `quantiles`; of classes, `predicted` (its number) and `probabilities`.
+        """
+        drawn = self.paths(horizon, future, key=key, target=target)
+        return forecast.summary(drawn, self.loop.tasks[target], level)
+
+    def paths(
+        self,
+        horizon: int,
+        future: np.ndarray | None = None,
+        *,
+        key: str | None = None,
+        target: int = 0,
+        rounds: int = ROUNDS,
+    ) -> np.ndarray:
+        """Draws (paths, horizon) of the next rows of a target, in the user's units."""
+        past = self.pasts[target]
+        given = future is not None and bool(np.isfinite(future).any())
+        forecast.check_request(horizon, past, self.options.has_memory, len(self.scaled), given)
+        if self.keyed and key not in self.keys:
+            raise StreamError(f"key: {key!r} was never seen" if key is not None else "key: name one of the keys")
+        windows = forecast.windows_of(future, horizon, len(self.scaled), self.room)
+        state = self.one(self.keys[key] if self.keyed and key is not None else None)[target]
+        known = self.known[target] if self.targets[target].classes else 0
+        learner, task = self.loop.learners[target], self.loop.tasks[target]
+        return forecast.draw_paths(learner, state, task, past, key or "", windows, known, self.options.seed, rounds)
 
     # -- growth --------------------------------------------------------------------------------------------------------
 

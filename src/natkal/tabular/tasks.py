@@ -59,6 +59,10 @@ class Task(Protocol):
         """The value as the learner's family takes it."""
         ...
 
+    def from_learner(self, y: Array) -> Array:
+        """The inverse of `to_learner`."""
+        ...
+
     def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
         """The prediction in the user's units, and how probable y was; `level` is the coverage of the limits or None."""
         ...
@@ -80,6 +84,10 @@ class Number:
     def to_learner(self, y: Array) -> Array:
         """The number or its logarithm."""
         return jnp.log(y) if self.log else y
+
+    def from_learner(self, y: Array) -> Array:
+        """The number itself; no larger than a double holds."""
+        return jnp.exp(jnp.clip(y, -700.0, 700.0)) if self.log else y
 
     def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
         """Mean (of a logarithm: the median), deviation and limits."""
@@ -109,6 +117,10 @@ class Count:
         return COUNT_FAMILY
 
     def to_learner(self, y: Array) -> Array:
+        """The count."""
+        return y
+
+    def from_learner(self, y: Array) -> Array:
         """The count."""
         return y
 
@@ -152,6 +164,10 @@ class Classes:
     def to_learner(self, y: Array) -> Array:
         """The family's own label of the class."""
         return y if self.slots == 2 else jnp.where(y == 0, self.slots - 1.0, y - 1)
+
+    def from_learner(self, y: Array) -> Array:
+        """The number of the class."""
+        return y if self.slots == 2 else jnp.where(y == self.slots - 1, 0.0, y + 1)
 
     def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
         """The probabilities of the classes, class 0 first."""
