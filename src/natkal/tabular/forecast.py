@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.compiling import QUICK
 from natkal.learners import paths
 from natkal.learners.scaled import Scaled
 from natkal.tabular.choose import Inputs
@@ -30,13 +31,15 @@ SHORTEST_HISTORY = 16
 class Future(NamedTuple):
     """What a path starts from: the last known targets (NaN in front), their period, the columns to come, the classes.
 
-    `known` is how many classes are known; 0 for numbers.
+    `known` is how many classes are known; 0 for numbers. `floor` is 0 for a series that was never negative, and paths
+    stay above it; minus infinity for others.
     """
 
     history: Any
     season: Any
     windows: Any
     known: Any
+    floor: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +75,13 @@ class PastShape:
 
 
 @functools.lru_cache(maxsize=32)
-def _program(learner: Scaled, task: Task, past: PastShape, horizon: int, rounds: int) -> Callable[..., Array]:
-    """(state, key, future) -> paths (n, horizon) in the user's units; compiled once for each horizon."""
+def _program(
+    learner: Scaled, task: Task, past: PastShape, horizon: int, rounds: int, often: bool
+) -> Callable[..., Array]:
+    """(state, key, future) -> paths (n, horizon) in the user's units; compiled once for each horizon.
+
+    A program that is not run often is compiled in a hurry, which takes a third of the time.
+    """
 
     def draw(state: Any, key: Array, future: Future) -> Array:
         length = len(future.history)
@@ -88,28 +96,31 @@ def _program(learner: Scaled, task: Task, past: PastShape, horizon: int, rounds:
             before = past.inputs(values, length + step, future.season)
             return Inputs(jnp.concatenate([before, future.windows[version, step]]), future.known)
 
+        def users(y: Array) -> Array:
+            return jnp.maximum(task.from_learner(y).astype(dtype), future.floor)
+
         def after(memory: Any, step: Array, y: Array) -> Any:
             values, version = memory
-            return values.at[length + step].set(task.from_learner(y).astype(dtype)), version
+            return values.at[length + step].set(users(y)), version
 
-        drawn = learner.paths(state, key, paths.Inputs(start, at, after), horizon, rounds)
-        return task.from_learner(drawn)
+        return users(learner.paths(state, key, paths.Inputs(start, at, after), horizon, rounds))
 
-    return jax.jit(draw)
+    return jax.jit(draw, compiler_options=None if often else QUICK)
 
 
 def draw_paths(
     learner: Scaled, state: Any, task: Task, past: Past, key: str, windows: np.ndarray, known: int, seed: int,
-    rounds: int = paths.ROUNDS,
+    rounds: int = paths.ROUNDS, often: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Paths (n, horizon) of the rows after the last one of this key; `windows` (versions, horizon, columns)."""
     shape = PastShape.of(past)
     needed = max([SHORTEST_HISTORY, *past.lags, past.season + SEASONAL_LAGS - 1])
     length = 1 << (needed - 1).bit_length()
-    values = list(past.known.get(key, ()))[-length:]
-    history = np.concatenate([np.full(length - len(values), np.nan), np.array(values, float)])
-    future = Future(history, np.int32(past.season), np.asarray(windows, float), np.int32(known))
-    program = _program(learner, task, shape, windows.shape[1], rounds)
+    values = np.array(past.known.get(key, ()), float)
+    floor = 0.0 if len(values) and values.min() >= 0 else -np.inf
+    history = np.concatenate([np.full(max(length - len(values), 0), np.nan), values[-length:]])
+    future = Future(history, np.int32(past.season), np.asarray(windows, float), np.int32(known), np.float64(floor))
+    program = _program(learner, task, shape, windows.shape[1], rounds, often)
     with jax.enable_x64(True):
         return np.asarray(program(state, jax.random.key(seed), future))
 

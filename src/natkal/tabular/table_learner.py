@@ -214,8 +214,9 @@ class TableLearner:
         key: str | None = None,
         target: int = 0,
         rounds: int = ROUNDS,
+        often: bool = False,
     ) -> np.ndarray:
-        """Draws (paths, horizon) of the next rows of a target, in the user's units."""
+        """Draws (paths, horizon) of the next rows of a target, in the user's units; `often`: with every row."""
         past = self.pasts[target]
         given = future is not None and bool(np.isfinite(future).any())
         forecast.check_request(horizon, past, self.options.has_memory, len(self.scaled), given)
@@ -225,7 +226,9 @@ class TableLearner:
         state = self.one(self.keys[key] if self.keyed and key is not None else None)[target]
         known = self.known[target] if self.targets[target].classes else 0
         learner, task = self.loop.learners[target], self.loop.tasks[target]
-        return forecast.draw_paths(learner, state, task, past, key or "", windows, known, self.options.seed, rounds)
+        return forecast.draw_paths(
+            learner, state, task, past, key or "", windows, known, self.options.seed, rounds, often
+        )
 
     # -- growth --------------------------------------------------------------------------------------------------------
 
