@@ -19,13 +19,47 @@ from natkal.learners import paths
 from natkal.learners.scaled import Scaled
 from natkal.tabular.choose import Inputs
 from natkal.tabular.errors import StreamError
-from natkal.tabular.past import INDICATORS, SEASONAL_LAGS, Past
+from natkal.tabular.past import INDICATORS, MEAN_RATE, SEASONAL_LAGS, Past
 from natkal.tabular.tasks import Task
 from natkal.typing import Array, Float
 
 QUANTILES = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Probabilities of the quantiles of a forecast: 5, 10, .. 95 percent."""
 SHORTEST_HISTORY = 16
+
+
+class Means(NamedTuple):
+    """`SeasonalMeans` inside a program: sums and weights have room for more places than the period has."""
+
+    sums: Any
+    weights: Any
+    count: Any
+    before: Any
+
+    def next(self, season: Array) -> Array:
+        """The mean at the place of the next value."""
+        place = self.count % jnp.maximum(season, 1)
+        return jnp.where((season > 0) & (self.weights[place] > 0), self.sums[place] / self.weights[place], jnp.nan)
+
+    def after(self, season: Array, value: Array) -> "Means":
+        """One more value."""
+        place = self.count % jnp.maximum(season, 1)
+        return Means(
+            sums=self.sums.at[place].set((1 - MEAN_RATE) * self.sums[place] + value),
+            weights=self.weights.at[place].set((1 - MEAN_RATE) * self.weights[place] + 1),
+            count=self.count + 1,
+            before=self.next(season),
+        )
+
+    @classmethod
+    def of(cls, past: Past, key: str, length: int) -> "Means":
+        """Those of a key."""
+        found = past.means.get(key)
+        sums, weights = np.zeros(length), np.zeros(length)
+        if found is None:
+            return cls(sums, weights, np.int32(0), np.float64(np.nan))
+        sums[: len(found.sums)], weights[: len(found.sums)] = found.sums, found.weights
+        return cls(sums, weights, np.int32(found.count % len(found.sums)), np.float64(found.before))
 
 
 class Future(NamedTuple):
@@ -37,6 +71,7 @@ class Future(NamedTuple):
 
     history: Any
     season: Any
+    means: "Means"
     windows: Any
     known: Any
     floor: Any
@@ -56,7 +91,7 @@ class PastShape:
         """That of a past."""
         return cls(past.classes, tuple(past.lags), past.named is None, past.columns)
 
-    def inputs(self, values: Float[Array, " w"], end: Array, season: Array) -> Float[Array, " columns"]:
+    def inputs(self, values: Float[Array, " w"], end: Array, season: Array, means: Means) -> Float[Array, " columns"]:
         """`Past.inputs` inside a program: the last known value lies before `end`, NaN where there is none."""
         if not self.columns:
             return jnp.zeros(0, values.dtype)
@@ -70,6 +105,7 @@ class PastShape:
         found = [lagged(lag) for lag in self.lags]
         if self.seasonal:
             found += [lagged(jnp.where(season > 0, season + step, 0)) for step in range(SEASONAL_LAGS)]
+            found += [] if self.classes else [means.next(season), means.before]
         row = jnp.stack(found)
         return jnp.nan_to_num(2.0 * row - 1.0) if self.classes == 2 else row
 
@@ -89,19 +125,19 @@ def _program(
 
         def start(key: Array) -> Any:
             version = jax.random.randint(key, (), 0, len(future.windows))
-            return jnp.concatenate([future.history, jnp.zeros(horizon, dtype)]), version
+            return jnp.concatenate([future.history, jnp.zeros(horizon, dtype)]), future.means, version
 
         def at(memory: Any, step: Array) -> Inputs:
-            values, version = memory
-            before = past.inputs(values, length + step, future.season)
+            values, means, version = memory
+            before = past.inputs(values, length + step, future.season, means)
             return Inputs(jnp.concatenate([before, future.windows[version, step]]), future.known)
 
         def users(y: Array) -> Array:
             return jnp.maximum(task.from_learner(y).astype(dtype), future.floor)
 
         def after(memory: Any, step: Array, y: Array) -> Any:
-            values, version = memory
-            return values.at[length + step].set(users(y)), version
+            values, means, version = memory
+            return values.at[length + step].set(users(y)), means.after(future.season, users(y)), version
 
         return users(learner.paths(state, key, paths.Inputs(start, at, after), horizon, rounds))
 
@@ -119,7 +155,10 @@ def draw_paths(
     values = np.array(past.known.get(key, ()), float)
     floor = 0.0 if len(values) and values.min() >= 0 else -np.inf
     history = np.concatenate([np.full(max(length - len(values), 0), np.nan), values[-length:]])
-    future = Future(history, np.int32(past.season), np.asarray(windows, float), np.int32(known), np.float64(floor))
+    means = Means.of(past, key, length)
+    future = Future(
+        history, np.int32(past.season), means, np.asarray(windows, float), np.int32(known), np.float64(floor)
+    )
     program = _program(learner, task, shape, windows.shape[1], rounds, often)
     with jax.enable_x64(True):
         return np.asarray(program(state, jax.random.key(seed), future))

@@ -1,10 +1,15 @@
-"""Earlier targets as inputs: the last few known values, and those one period ago where the series has a period.
+"""Earlier targets as inputs: the last few known values, and where the series has a period, those one period ago.
+
+A series with a period also gets two seasonal means: the mean of the values 1, 2, .. periods before the next row, which
+fades by `MEAN_RATE` per period, and the same mean for the row before. Their difference is the step that the season
+takes, with the noise of many periods averaged out.
 
 Only what is known by then is used: a label that comes late counts from the row at which it came. Every key has a past
 of its own. Numbers enter as they are (and are scaled like other inputs), two classes as -1 and 1, more as indicators.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,12 +17,60 @@ import numpy as np
 RECENT_LAGS = (1, 2, 3)
 SEASONAL_LAGS = 2
 """The value one period ago, and the one before it."""
+SEASONAL_MEANS = 2
+MEAN_RATE = 0.1
 INDICATORS = 12
 """Classes of the last value that have an indicator of their own; the others share none."""
 LONGEST_PERIOD = 1024
 SHORTEST_SERIES = 48
 STRONG = 0.3
 """A period counts where the series, less its recent level, has this autocorrelation at it."""
+
+
+class SeasonalMeans:
+    """For each place of the period, sum and weight of the values there; older ones fade by `MEAN_RATE` per period.
+
+    `before` is the mean at the place of the last value, without that value.
+    """
+
+    def __init__(self, period: int, values: Iterable[float] = ()):
+        self.sums, self.weights = np.zeros(period), np.zeros(period)
+        self.count = 0
+        self.before = np.nan
+        for value in values:
+            self.learn(value)
+
+    @property
+    def next(self) -> float:
+        """The mean at the place of the next value."""
+        place = self.count % len(self.sums)
+        return float(self.sums[place] / self.weights[place]) if self.weights[place] else np.nan
+
+    def learn(self, value: float) -> None:
+        """One more value."""
+        self.before = self.next
+        place = self.count % len(self.sums)
+        self.sums[place] = (1 - MEAN_RATE) * self.sums[place] + value
+        self.weights[place] = (1 - MEAN_RATE) * self.weights[place] + 1
+        self.count += 1
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "sums": self.sums.tolist(),
+            "weights": self.weights.tolist(),
+            "count": self.count,
+            "before": None if np.isnan(self.before) else self.before,
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> "SeasonalMeans":
+        """The inverse of `state`."""
+        made = cls(len(state["sums"]))
+        made.sums, made.weights = np.array(state["sums"], float), np.array(state["weights"], float)
+        made.count = int(state["count"])
+        made.before = np.nan if state["before"] is None else float(state["before"])
+        return made
 
 
 class Past:
@@ -30,18 +83,34 @@ class Past:
         self.season = 0
         self.known: dict[str, deque[float]] = {}
         self.counts: dict[str, int] = {}
+        self.means: dict[str, SeasonalMeans] = {}
 
     @property
     def columns(self) -> int:
         """How many inputs the past makes."""
         if self.classes > 2:
             return min(len(self.lags), 2) * min(self.classes, INDICATORS)
-        return len(self.lags) + (SEASONAL_LAGS if self.named is None else 0)
+        if self.named is not None:
+            return len(self.lags)
+        return len(self.lags) + SEASONAL_LAGS + (SEASONAL_MEANS if self.classes == 0 else 0)
 
     @property
     def scaled(self) -> list[bool]:
         """Which of them are plain numbers."""
         return [self.classes == 0] * self.columns
+
+    @property
+    def naive(self) -> tuple[float, ...]:
+        """The weights of the naive forecast: the last value and the step of the season; none where it is no input.
+
+        Where a series has no period yet, the step is missing, that is 0, and the forecast is the last value.
+        """
+        if self.classes or self.named is not None or 1 not in self.lags:
+            return ()
+        weights = np.zeros(self.columns)
+        weights[self.lags.index(1)] = 1.0
+        weights[-SEASONAL_MEANS:] = 1.0, -1.0
+        return tuple(weights.tolist())
 
     def inputs(self, key: str = "") -> np.ndarray:
         """The inputs of the next row of this key; NaN, that is missing, where there is no value yet."""
@@ -62,6 +131,9 @@ class Past:
         values = [known[-lag] if 0 < lag <= len(known) else np.nan for lag in lags]
         if self.classes == 2:
             return np.nan_to_num(2.0 * np.array(values) - 1.0)
+        if self.named is None:
+            means = self.means.get(key) if self.season else None
+            values += [np.nan, np.nan] if means is None else [means.next, means.before]
         return np.array(values)
 
     def learn(self, value: float, key: str = "") -> None:
@@ -72,6 +144,12 @@ class Past:
         due = count >= SHORTEST_SERIES and (count & (count - 1) == 0 or count % (2 * LONGEST_PERIOD) == 0)
         if self.named is None and self.classes == 0 and due:
             self.season = find_period(np.array(known))
+        if self.season:
+            means = self.means.get(key)
+            if means is None or len(means.sums) != self.season:
+                self.means[key] = SeasonalMeans(self.season, known)
+            else:
+                means.learn(value)
 
     def rows(self, targets: np.ndarray, keys: list[str]) -> np.ndarray:
         """The inputs of consecutive rows whose targets become known one after the other (NaN: not known)."""
@@ -94,6 +172,7 @@ class Past:
             "season": self.season,
             "counts": self.counts,
             "known": {key: list(values) for key, values in self.known.items()},
+            "means": {key: means.state() for key, means in self.means.items()},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -105,6 +184,7 @@ class Past:
             str(key): deque((float(value) for value in values), maxlen=self._longest)
             for key, values in state["known"].items()
         }
+        self.means = {str(key): SeasonalMeans.restored(means) for key, means in state["means"].items()}
 
 
 def find_period(values: np.ndarray) -> int:

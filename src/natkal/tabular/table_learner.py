@@ -21,7 +21,7 @@ from natkal.tabular.loop import Feed, Loop, Pending, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
 from natkal.tabular.past import Past
 from natkal.tabular.resize import resized
-from natkal.tabular.tasks import LEVEL, make_task
+from natkal.tabular.tasks import LEVEL, Task, make_task
 
 FIRST_SLOTS = 16
 _LOOPS: dict[Any, Loop] = {}
@@ -75,7 +75,7 @@ class TableLearner:
     def _build(self) -> None:
         """The loop for the features and classes there is room for; one that was compiled before is used again."""
         tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
-        shapes = tuple(self._shape(past) for past in self.pasts)
+        shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
         asked = (self.options, shapes, tasks, self.keyed, self.limits)
         if asked not in _LOOPS:
             learners = tuple(
@@ -84,13 +84,14 @@ class TableLearner:
             _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.has_memory)
         self.loop = _LOOPS[asked]
 
-    def _shape(self, past: Past) -> Shape:
+    def _shape(self, past: Past, task: Task) -> Shape:
         free = [True] * (self.room - len(self.scaled))
         return Shape(
             columns=past.columns + self.room,
             scaled=(*past.scaled, *self.scaled, *free),
             past=past.columns,
             fan_in=self.fan_in + past.columns,
+            naive=past.naive if task.linear else (),
         )
 
     def with_limits(self) -> None:

@@ -55,6 +55,11 @@ class Task(Protocol):
         """How many classes there is room for; 0 for numbers."""
         ...
 
+    @property
+    def linear(self) -> bool:
+        """Whether the learner's output is the value itself, in other units."""
+        ...
+
     def to_learner(self, y: Array) -> Array:
         """The value as the learner's family takes it."""
         ...
@@ -80,6 +85,11 @@ class Number:
     def family(self) -> Family:
         """Gaussian; its noise is learned beside the filters."""
         return NUMBER_FAMILY
+
+    @property
+    def linear(self) -> bool:
+        """Unless the logarithm is learned."""
+        return not self.log
 
     def to_learner(self, y: Array) -> Array:
         """The number or its logarithm."""
@@ -110,6 +120,7 @@ class Count:
 
     outputs = 1
     classes = 0
+    linear = False
 
     @property
     def family(self) -> Family:
@@ -145,6 +156,7 @@ class Classes:
     """
 
     slots: int
+    linear = False
 
     @property
     def family(self) -> Family:
