@@ -22,9 +22,11 @@ MEAN_RATE = 0.1
 INDICATORS = 12
 """Classes of the last value that have an indicator of their own; the others share none."""
 LONGEST_PERIOD = 1024
-SHORTEST_SERIES = 48
-STRONG = 0.3
-"""A period counts where the series, less its recent level, has this autocorrelation at it."""
+SHORTEST_SERIES = 36
+EARLY, EARLY_STEP = 144, 12
+"""The period is looked for every 12 values up to 144 of them, and then whenever their number has doubled."""
+STRONG, DEVIATIONS = 0.3, 3.0
+"""A period counts where the series, less its trend, has this autocorrelation at it, and 3 / sqrt(n) at least."""
 
 
 class SeasonalMeans:
@@ -141,7 +143,8 @@ class Past:
         known = self.known.setdefault(key, deque(maxlen=self._longest))
         known.append(value)
         count = self.counts[key] = self.counts.get(key, 0) + 1
-        due = count >= SHORTEST_SERIES and (count & (count - 1) == 0 or count % (2 * LONGEST_PERIOD) == 0)
+        due = count % EARLY_STEP == 0 if count <= EARLY else count & (count - 1) == 0
+        due = count >= SHORTEST_SERIES and (due or count % (2 * LONGEST_PERIOD) == 0)
         if self.named is None and self.classes == 0 and due:
             self.season = find_period(np.array(known))
         if self.season:
@@ -219,4 +222,4 @@ def find_period(values: np.ndarray) -> int:
         if inside[lag] >= max(inside[lag - 1], inside[lag + 1]) and inside[lag] > 0.85 * inside[best]
     ]
     lag = (peaks[0] if peaks else best) + int(negative[0])
-    return lag if correlation[lag] > STRONG and lag >= 2 else 0
+    return lag if correlation[lag] > max(STRONG, DEVIATIONS / np.sqrt(count)) and lag >= 2 else 0
