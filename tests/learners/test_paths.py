@@ -115,16 +115,14 @@ def test_forgetting_makes_the_parameters_less_certain_ahead():
 def test_recurrent_and_static_members_run_in_one_bank_and_forecast_together():
     """Each member learns as it would alone, and the paths of the bank are those of its members, by weight."""
     family = nk.families.Gaussian(0.1)
-    memory = nk.recurrent_network(jax.random.key(0), nk.cells.rtu(2), 1, family)
     params = nk.mlp_params(jax.random.key(1), (1, 3, 1))
     members = [
-        nk.online(memory, prior_cov=0.1, curvature=nk.curvature.blocks()),
         nk.online(nk.recurrent_network(jax.random.key(2), nk.cells.gru(2), 1, family), prior_cov=0.1),
         nk.online(nk.static_model(nk.mlp_apply, params, family), prior_cov=0.1),
     ]
     bank = nk.bank(members)
     assert isinstance(bank, Bank)
-    assert len(bank.groups) == 3
+    assert len(bank.groups) == 2
     rng = np.random.default_rng(0)
     y = np.sin(np.arange(31) / 3) + 0.1 * rng.normal(size=31)
     state, info = nk.run(bank, bank.init(), y[:-1, None], y[1:])
