@@ -224,7 +224,7 @@ def _check_learner(path: Path, head: Mapping[str, Any], encoder: Encoder, stored
     held = sum(array.nbytes for array in stored.values())
     room = _whole(head["room"])
     classes = [_whole(target["classes"]) for target in head["targets"]]
-    if room < encoder.width or room * 8 > held or sum(classes) * 8 > held or _whole(head["fan_in"]) > room:
+    if room < encoder.width or room * 8 > held or sum(classes) * 8 > held or _whole(head["fan_in"]) > max(room, 1):
         raise CheckpointError(f"{path}: its header calls for more than the {held:,} bytes it holds")
     for target, entry in zip(encoder.schema.targets, head["targets"], strict=True):
         if bool(target.classes) != bool(entry["classes"]) or len(target.classes) > max(_whole(entry["classes"]), 2):
