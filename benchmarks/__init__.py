@@ -11,6 +11,7 @@ BENCHMARKS = {
     "dense": "benchmarks.dense",
     "figures": "benchmarks.figures",
     "fleet": "benchmarks.fleet",
+    "forecasts": "benchmarks.forecasts",
     "frontends": "benchmarks.frontends",
     "gpu": "benchmarks.gpu",
     "hostile": "benchmarks.hostile",
