@@ -13,6 +13,7 @@ BENCHMARKS = {
     "dense": "benchmarks.dense",
     "figures": "benchmarks.figures",
     "fleet": "benchmarks.fleet",
+    "forecasts": "benchmarks.forecasts",
     "frontends": "benchmarks.frontends",
     "gpu": "benchmarks.gpu",
     "hostile": "benchmarks.hostile",

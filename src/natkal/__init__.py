@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.models import fan_in_prior as fan_in_prior
     from natkal.models import mlp_apply as mlp_apply
     from natkal.models import mlp_params as mlp_params
+    from natkal.models import panel as panel
     from natkal.models import recurrent_model as recurrent_model
     from natkal.models import recurrent_network as recurrent_network
     from natkal.models import sensitivity as sensitivity
@@ -107,6 +108,7 @@ _HOME = {
     "unscented": "natkal.engine",
     "mlp_apply": "natkal.models",
     "mlp_params": "natkal.models",
+    "panel": "natkal.models",
     "static_model": "natkal.models",
     "recurrent_network": "natkal.models",
     "recurrent_model": "natkal.models",

@@ -169,7 +169,7 @@ class Bank:
         """The states of a group's members before a step: those that start again or are dead are copies of the best."""
         rows = self._rows()[index][1]
         dead = self._dead(rest)[rows]
-        source = best_of(rest.log_weights[rows], self._running(rest)[rows] & ~dead)
+        source = best_of(rest.log_weights[rows], self.running(rest)[rows] & ~dead)
         if rest.selection is None:
             return revived(states, dead, source)
         running = rest.selection.running[index]
@@ -228,7 +228,7 @@ class Bank:
         experts = joined_laws([judged[0] for _, judged in parts])
         noise, moments, log_probs = _joined([(after, judged[1], judged[2]) for after, judged in parts])
         all_told = _joined([said._replace(prediction=()) for said in told])
-        running = self._running(state)
+        running = self.running(state)
         observed = jnp.any(all_told.observed)
         mixture = self._mixture(state, experts, moments)
         log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], log_probs, -jnp.inf), self.share)
@@ -288,7 +288,9 @@ class Bank:
 
         def ahead(learner: Learner, own: Any, noise: Any) -> tuple[Any, Moments]:
             predictions = learner.forecast(own, inputs, horizon, feed)
-            return jax.vmap(lambda one: self._laws_of(self.laws.needed(one), noise))(predictions)
+            return jax.vmap(lambda one, ahead: self._laws_of(self.laws.needed(one), noise, ahead))(
+                predictions, jnp.arange(horizon)
+            )
 
         parts = [
             group.map(ahead, own, jax.tree.map(lambda leaf, rows=rows: leaf[rows], state.noise))
@@ -397,20 +399,20 @@ class Bank:
             return map_running(function, state.selection.running[index], kept, *stacked)
         return jax.vmap(function)(kept, *stacked)
 
-    def _running(self, state: BankState) -> Bool[Array, " m"]:
+    def running(self, state: BankState) -> Bool[Array, " m"]:
         """Which members run."""
         if state.selection is None:
             return jnp.ones(self.size, bool)
         return jnp.concatenate([running.mask() for running in state.selection.running])
 
-    def _laws_of(self, prediction: Any, noise: Any) -> tuple[Any, Moments]:
-        experts = self.laws.laws(noise, prediction)
+    def _laws_of(self, prediction: Any, noise: Any, ahead: Any = 0) -> tuple[Any, Moments]:
+        experts = self.laws.laws(noise, prediction, ahead)
         return experts, jax.vmap(self.laws.moments)(experts)
 
     def _mixture(self, state: BankState, experts: Any, moments: Moments) -> Mixture:
         # a member that is not finite does not count until it is reseeded
-        usable = self._running(state) & jnp.all(jnp.isfinite(moments.mean), axis=(1, 2))
-        usable = jnp.where(jnp.any(usable), usable, self._running(state))
+        usable = self.running(state) & jnp.all(jnp.isfinite(moments.mean), axis=(1, 2))
+        usable = jnp.where(jnp.any(usable), usable, self.running(state))
         weights = jnp.where(usable[:, None], jnp.exp(state.log_weights), 0.0)
         weights = weights / jnp.sum(weights)
         together = mixed_moments(weights, moments)
@@ -425,7 +427,7 @@ class Bank:
 
     def _dead(self, state: BankState) -> Bool[Array, " m"]:
         """Members that have stopped learning while another one of their group, whose copy they become, still learns."""
-        running, silent = self._running(state), state.silent
+        running, silent = self.running(state), state.silent
         alive = [jnp.any(running[rows] & (silent[rows] < DEAD_AFTER)) for _, rows in self._rows()]
         alike = [jnp.broadcast_to(one, (size,)) for one, size in zip(alive, self.sizes, strict=True)]
         return running & (silent >= DEAD_AFTER) & jnp.concatenate(alike)

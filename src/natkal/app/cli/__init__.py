@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import natkal
+from natkal.app.cli.forecast import forecast
 from natkal.app.cli.learn import learn
 from natkal.app.cli.plan import plan
 from natkal.app.cli.predict import predict
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(learn)
 app.command()(plan)
 app.command()(predict)
+app.command()(forecast)
 app.command()(report)
 app.command()(verify)
 

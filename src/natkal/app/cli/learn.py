@@ -95,6 +95,9 @@ def learn(
     ] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids: labels may come later.")] = None,
     label_delay: Annotated[int, typer.Option(min=0, help="A row's label arrives this many rows after it.")] = 0,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Forecast so many rows ahead after each row, and score it.")
+    ] = None,
     learner: Annotated[
         LearnerKind | None,
         typer.Option(help="auto: a bank of filters with nothing to tune. single: one filter, several times faster."),
@@ -159,6 +162,7 @@ def learn(
             max_rejects=max_rejects,
             predictions=None if predictions is None else str(predictions.absolute()),
             metrics=None if metrics is None else str(metrics.absolute()),
+            horizon=horizon,
         )
         begin = _prepare(run, settings, data, resume, overwrite)
         with command():
@@ -298,7 +302,7 @@ def _describe(session: "Session") -> None:
 
 def _result(session: "Session", files: list[str], seconds: float, rows: int, done: bool) -> dict[str, Any]:
     counts = session.counts
-    return {
+    result = {
         "command": "learn",
         "data": files,
         "run": str(session.folder),
@@ -318,6 +322,9 @@ def _result(session: "Session", files: list[str], seconds: float, rows: int, don
         "rows_per_second": round(rows / seconds, 1),
         "warnings": session.warnings(),
     }
+    if session.forecasts is not None:
+        result["forecasts"] = session.forecasts.summary()
+    return result
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -339,7 +346,23 @@ def _print(result: dict[str, Any]) -> None:
             cells = ["" if other is None else f"{other:.4g}" for other in others]
             table.add_row(name.replace("_", " "), f"{value:.4g}", *cells)
         out.print(table)
+    if "forecasts" in result:
+        out.print(_forecast_table(result["forecasts"]))
     for warning in result["warnings"]:
         err.print(f"warning: {warning}", soft_wrap=True, style="yellow")
     if "report" in result:
         out.print(f"report: {result['report']}", soft_wrap=True)
+
+
+def _forecast_table(forecasts: dict[str, Any]) -> Table:
+    """A few of the steps ahead, the last among them."""
+    table = Table(title="forecasts, by rows ahead", title_justify="left")
+    titles = ("rows ahead", "mean absolute error", "same as last", "a period ago", "CRPS", "90% interval holds")
+    for name in titles:
+        table.add_column(name, justify="right")
+    last = forecasts["horizon"]
+    names = ("mean_absolute_error", "last_mean_absolute_error", "seasonal_mean_absolute_error", "crps", "coverage_90")
+    for one in forecasts["steps"]:
+        if one["rows"] and (one["step"] == last or one["step"] in (1, 2, 3, 6, 12, 24, 48, 96)):
+            table.add_row(str(one["step"]), *(f"{one[name]:.4g}" for name in names))
+    return table

@@ -10,6 +10,8 @@ import numpy as np
 import natkal
 from natkal.app.report.charts import Axes, bars, short, span
 from natkal.app.report.facts import Facts, calibration
+from natkal.app.report.fans import pictures
+from natkal.app.session.forecasting import Forecast
 from natkal.app.session.metrics import TargetMetrics
 from natkal.app.session.session import Session
 
@@ -25,7 +27,7 @@ FEW = 80
 """How many of the last rows the picture of predicted and observed numbers shows."""
 
 
-def page(session: Session, facts: Facts, seconds: float | None) -> str:
+def page(session: Session, facts: Facts, seconds: float | None, fans: Sequence[Forecast]) -> str:
     """The whole document."""
     style = (files("natkal.app.report") / "style.css").read_text()
     targets = [_target(session, facts, position) for position in range(len(session.metrics.parts))]
@@ -40,6 +42,7 @@ def page(session: Session, facts: Facts, seconds: float | None) -> str:
         f"<h1>Predicting {escape(names)} from {escape(data)}</h1>"
         f'<p class="muted">{session.counts.learned:,} rows learned one at a time, each predicted first.</p>\n'
         + _tiles(session, seconds)
+        + _fans(session, fans)
         + "".join(targets)
         + _knowledge(session, facts)
         + _views(session, facts)
@@ -67,6 +70,11 @@ def _tiles(session: Session, seconds: float | None) -> str:
         tiles.append((f"{counts.read / seconds:,.0f}", "rows per second", f"{seconds:.1f} s in all"))
     cells = "".join(f'<div class="tile"><b>{a}</b><span>{escape(b)}</span><span>{c}</span></div>' for a, b, c in tiles)
     return f'<div class="tiles">{cells}</div>\n'
+
+
+def _fans(session: Session, fans: Sequence[Forecast]) -> str:
+    charts = "".join(_figure(*picture) for picture in pictures(session, fans))
+    return f'<h2>Forecasts</h2><div class="grid2">{charts}</div>\n' if charts else ""
 
 
 def _target(session: Session, facts: Facts, position: int) -> str:
