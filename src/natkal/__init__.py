@@ -50,6 +50,11 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.learners import bank as bank
     from natkal.learners import ensemble as ensemble
     from natkal.learners import monitor as monitor
+    from natkal.learners.bandit import bandit as bandit
+    from natkal.learners.bandit import epsilon_greedy as epsilon_greedy
+    from natkal.learners.bandit import greedy as greedy
+    from natkal.learners.bandit import thompson as thompson
+    from natkal.learners.bandit import ucb as ucb
     from natkal.models import cells as cells
     from natkal.models import fan_in_prior as fan_in_prior
     from natkal.models import mlp_apply as mlp_apply
@@ -67,7 +72,12 @@ _HOME = {
     "models": "natkal",
     "paper": "natkal",
     "auto": "natkal.learners",
+    "bandit": "natkal.learners.bandit",
     "bank": "natkal.learners",
+    "epsilon_greedy": "natkal.learners.bandit",
+    "greedy": "natkal.learners.bandit",
+    "thompson": "natkal.learners.bandit",
+    "ucb": "natkal.learners.bandit",
     "monitor": "natkal.learners",
     "blocks": "natkal.curvature",
     "dense": "natkal.curvature",
