@@ -144,9 +144,8 @@ def total_rewards(
 ) -> np.ndarray:
     """The total reward of each trial; a trial has its own order of the images, first weights and draws."""
     start, step = make
-    orders = np.stack(
-        [np.random.default_rng(trial).permutation(len(labels))[:steps] for trial in range(trials)], axis=1
-    )
+    generators = [np.random.default_rng(trial) for trial in range(trials)]
+    orders = np.stack([own.permutation(len(labels))[:steps] for own in generators], axis=1)
     held, known = jnp.asarray(images), jnp.asarray(labels.astype(np.int32))
     keys = jax.random.split(jax.random.key(1), trials)
     state = jax.jit(jax.vmap(start))(keys)
@@ -183,7 +182,7 @@ def rows(part: str, trials: int, steps: int, data: str, report: Callable[[str], 
             "one filter, Kronecker": lambda: ours(nk.kronecker()),
             "one filter, diagonal": lambda: ours(nk.diagonal()),
             "one filter, low rank 50": lambda: ours(nk.low_rank(50)),
-            "one filter, last layer": lambda: ours(nk.last_layer()),
+            "one filter, last layer": lambda: ours(nk.last_layer(nk.dense())),
         }
     else:
         makers = {

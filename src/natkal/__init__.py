@@ -22,12 +22,15 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.curvature import mixed as mixed
     from natkal.curvature import quasi_diagonal as quasi_diagonal
     from natkal.curvature import square_root as square_root
+    from natkal.drivers import DecisionLog as DecisionLog
     from natkal.drivers import compilation_cache as compilation_cache
     from natkal.drivers import distance as distance
     from natkal.drivers import fleet as fleet
     from natkal.drivers import live as live
     from natkal.drivers import load as load
+    from natkal.drivers import off_policy as off_policy
     from natkal.drivers import refine as refine
+    from natkal.drivers import replay as replay
     from natkal.drivers import run as run
     from natkal.drivers import save as save
     from natkal.engine import Learner as Learner
@@ -74,7 +77,10 @@ _HOME = {
     "auto": "natkal.learners",
     "bandit": "natkal.learners.bandit",
     "bank": "natkal.learners",
+    "DecisionLog": "natkal.drivers",
     "epsilon_greedy": "natkal.learners.bandit",
+    "off_policy": "natkal.drivers",
+    "replay": "natkal.drivers",
     "greedy": "natkal.learners.bandit",
     "thompson": "natkal.learners.bandit",
     "ucb": "natkal.learners.bandit",

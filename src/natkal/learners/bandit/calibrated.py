@@ -27,8 +27,8 @@ class CalibratedState(NamedTuple):
 class Calibrated:
     """A learner of rewards whose covariance is scaled once, by its own prediction for the first context.
 
-    The factor makes the variance of a raw output, over arms and members, the square of `PRIOR_SPREAD`. Before any reward
-    the covariance is the prior, so this is a choice of the prior's scale that needs no knowledge of the inputs' units.
+    The factor makes the variance of a raw output, over arms and members, the square of `PRIOR_SPREAD`. Before any
+    reward the covariance is the prior, so this chooses the prior's scale without knowledge of the inputs' units.
     """
 
     learner: Any

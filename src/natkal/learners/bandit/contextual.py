@@ -96,11 +96,19 @@ class Bandit:
         law = self.learner.joint(state.learner, self._every_arm(context))
         return jnp.exp(law.log_weights) @ law.mean
 
+    def probabilities(self, state: BanditState, context: Any, key: Array, available: Any = None) -> Float[Array, " n"]:
+        """The probability with which the policy chooses each arm here; exact or estimated as in a `Decision`."""
+        return self._probabilities(state, context, key, available)
+
+    @jit_method
+    def _probabilities(self, state: BanditState, context: Any, key: Array, available: Any) -> Float[Array, " n"]:
+        law = self.learner.joint(state.learner, self._every_arm(context))
+        return self.policy.probabilities(self._known(state, law, _free(law, available)), key)
+
     @jit_method
     def _act(self, state: BanditState, context: Any, key: Array, available: Any) -> Decision:
         law = self.learner.joint(state.learner, self._every_arm(context))
-        count = law.location.shape[1]
-        free = jnp.ones(count, bool) if available is None else jnp.asarray(available, bool)
+        free = _free(law, available)
         expected = jnp.exp(law.log_weights) @ law.mean
         if self.slate == 1:
             return Decision(*self._choose(state, law, free, key), expected)
@@ -113,8 +121,10 @@ class Bandit:
         return Decision(*chosen, expected)
 
     def _choose(self, state: BanditState, law: JointLaw, free: Bool[Array, " n"], key: Array) -> tuple[Any, Any, Any]:
-        scales = jnp.asarray(self.scales, law.location.dtype)
-        return tuple(self.policy.choose(Knowledge(law, free, scales, state.log_scales), key))
+        return tuple(self.policy.choose(self._known(state, law, free), key))
+
+    def _known(self, state: BanditState, law: JointLaw, free: Bool[Array, " n"]) -> Knowledge:
+        return Knowledge(law, free, jnp.asarray(self.scales, law.location.dtype), state.log_scales)
 
     @jit_method
     def _learn(self, state: BanditState, context: Any, arm: Any, reward: Any) -> BanditState:
@@ -159,10 +169,10 @@ def bandit(
 ) -> Bandit:
     """A contextual bandit: `act` chooses an arm for a context, `learn` learns from the reward of that arm.
 
-    With `arms` K, the model has K outputs, one for each arm, and a context is what the model takes. Without it, arms are
-    described by features and may differ in number from call to call: a context is `{"shared": .., "arms": ..}` with the
-    features of the arms along the first axis, and the model takes `{"shared": .., "arm": ..}`. The family of the model
-    is that of a reward.
+    With `arms` K, the model has K outputs, one for each arm, and a context is what the model takes. Without it, arms
+    are described by features and may differ in number from call to call: a context is `{"shared": .., "arms": ..}`
+    with the features of the arms along the first axis, and the model takes `{"shared": .., "arm": ..}`. The family of
+    the model is that of a reward.
 
     `policy` is `nk.thompson()` unless given; `slate` is the number of different arms that are chosen at once.
     `learner` makes a learner from the model of rewards, such as `lambda model: nk.online(model, prior_cov=1.0)`.
@@ -210,6 +220,11 @@ def default_learner(model: Model) -> Calibrated:
 def curvature_for(size: int) -> Curvature:
     """A full covariance for a small model, Kronecker factors for a larger one."""
     return dense(kernel="immediate") if size <= DENSE_UP_TO else kronecker()
+
+
+def _free(law: JointLaw, available: Any) -> Bool[Array, " n"]:
+    """Which arms there are; all of them unless told."""
+    return jnp.ones(law.location.shape[1], bool) if available is None else jnp.asarray(available, bool)
 
 
 def _stacked(leaf: Any) -> Array:

@@ -35,10 +35,10 @@ def predictive_log_prob(
         each = -0.5 * (jnp.square(reward - location) / total + jnp.log(2 * math.pi * total))
     else:
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        raw = location[..., None] + jnp.sqrt(variance)[..., None] * jnp.asarray(nodes, location.dtype)
+        raw = location[..., None] + jnp.sqrt(variance)[..., None] * jnp.asarray(nodes, location.dtype)[None, None]
         log_prob = jax.vmap(lambda one: family.log_prob(family.link(one[None]), reward))(raw.reshape(-1))
         log_weights = jnp.asarray(np.log(weights / weights.sum()), location.dtype)
-        each = logsumexp(log_prob.reshape(raw.shape) + log_weights, axis=-1)
+        each = logsumexp(log_prob.reshape(raw.shape) + log_weights[None, None], axis=-1)
     return logsumexp(law.log_weights[:, None] + each, axis=0)
 
 

@@ -45,6 +45,10 @@ class Policy(Protocol):
         """An arm that is available, and the probability of choosing it."""
         ...
 
+    def probabilities(self, known: Knowledge, key: Array) -> Float[Array, " n"]:
+        """The probability of each arm; where it is estimated, `key` draws, and the estimates add up to 1."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Thompson:
@@ -71,6 +75,21 @@ class Thompson:
         chance = estimated(law, known.scales, known.log_scales, known.available, arm, chance_key, self.draws)
         return Choice(arm, chance, jnp.asarray(False))
 
+    def probabilities(self, known: Knowledge, key: Array) -> Float[Array, " n"]:
+        """Of each arm, that it is the best one."""
+        law, count = known.law, known.law.location.shape[1]
+        if count == 1:
+            return jnp.ones(1, law.location.dtype)
+        if count == 2:
+            first = best_of_two(law, known.scales, known.log_scales, 0)
+            both = jnp.stack([first, 1 - first])
+        else:
+            both = jax.vmap(
+                lambda arm: estimated(law, known.scales, known.log_scales, known.available, arm, key, self.draws)
+            )(jnp.arange(count))
+        free = jnp.where(known.available, both, 0.0)
+        return free / jnp.sum(free)
+
 
 @dataclasses.dataclass(frozen=True)
 class UpperBound:
@@ -79,28 +98,41 @@ class UpperBound:
     width: float
 
     def choose(self, known: Knowledge, key: Array) -> Choice:
-        """Mean and deviation are those of the mixture of the members' laws; arms that tie are equally likely."""
+        """Arms that tie are equally likely."""
+        return _among_best(self._bounds(known), known.available, key)
+
+    def probabilities(self, known: Knowledge, key: Array) -> Float[Array, " n"]:
+        """1 for the best, shared where several are."""
+        best = _is_best(self._bounds(known), known.available)
+        return best / jnp.sum(best).astype(known.law.location.dtype)
+
+    def _bounds(self, known: Knowledge) -> Float[Array, " n"]:
+        """Mean and deviation are those of the mixture of the members' laws."""
         weights = jnp.exp(known.law.log_weights)
         mean = weights @ known.law.location
         own = jax.vmap(jnp.diagonal)(known.law.cov) + jnp.square(known.law.location - mean[None])
-        return _among_best(mean + self.width * jnp.sqrt(jnp.maximum(weights @ own, 0.0)), known.available, key)
+        return mean + self.width * jnp.sqrt(jnp.maximum(weights @ own, 0.0))
 
 
 @dataclasses.dataclass(frozen=True)
 class EpsilonGreedy:
-    """Any arm with probability `share`, else the arm with the largest expected reward; build it with `epsilon_greedy`."""
+    """Any arm with probability `share`, else the one of largest expected reward; build it with `epsilon_greedy`."""
 
     share: float
 
     def choose(self, known: Knowledge, key: Array) -> Choice:
-        """P(arm) = share / n + (1 - share) [arm is best] / ties."""
+        """A coin, then any arm or one of the best."""
         arm_key, best_key, coin_key = jax.random.split(key, 3)
         best = _among_best(known.expected, known.available, best_key)
         anything = jax.random.categorical(arm_key, jnp.where(known.available, 0.0, -jnp.inf))
         arm = jnp.where(jax.random.uniform(coin_key) < self.share, anything, best.arm)
-        is_best = _is_best(known.expected, known.available)
-        chance = self.share / jnp.sum(known.available) + (1 - self.share) * is_best[arm] / jnp.sum(is_best)
-        return Choice(arm, chance.astype(known.expected.dtype), jnp.asarray(True))
+        return Choice(arm, self.probabilities(known, key)[arm], jnp.asarray(True))
+
+    def probabilities(self, known: Knowledge, key: Array) -> Float[Array, " n"]:
+        """share / n + (1 - share) [arm is best] / ties."""
+        best = _is_best(known.expected, known.available)
+        chance = known.available * (self.share / jnp.sum(known.available)) + (1 - self.share) * best / jnp.sum(best)
+        return chance.astype(known.expected.dtype)
 
 
 def _is_best(values: Float[Array, " n"], available: Bool[Array, " n"]) -> Bool[Array, " n"]:
@@ -117,8 +149,8 @@ def _among_best(values: Float[Array, " n"], available: Bool[Array, " n"], key: A
 def thompson(*, scale: float | None = None, draws: int = 64) -> Thompson:
     """Thompson sampling: each arm with the probability that it is the best one, as far as is known.
 
-    `scale` multiplies the deviations of a draw; 1 is the posterior to the letter. Unless given, the rewards decide: each
-    of a few scales predicts every reward, and Bayes weighs them.
+    `scale` multiplies the deviations of a draw; 1 is the posterior to the letter. Unless given, the rewards decide:
+    each of a few scales predicts every reward, and Bayes weighs them.
 
     The law of what all arms pay is the posterior of the linearised model, so that one draw of it costs as much as a
     prediction. For two arms the probability of the choice is exact; for more it is estimated by `draws` paths, without
