@@ -213,6 +213,10 @@ class BanditLearner:
         made._build()
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as plain dictionaries and NumPy arrays."""
+        return _rebuilt, (self.header(), self.arrays())
+
     def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Name, shape and dtype of each array of a checkpoint with this header; nothing is allocated."""
         with jax.enable_x64(True):
@@ -230,6 +234,12 @@ class BanditLearner:
             self.state = restored(jax.eval_shape(self.bandit.init), state)
         for place, name in enumerate(self.held):
             self.held[name] = (np.array(arrays["held.contexts"][place]), int(arrays["held.arms"][place]))
+
+
+def _rebuilt(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> BanditLearner:
+    made = BanditLearner.from_header(header)
+    made.restore(arrays)
+    return made
 
 
 class Programs(NamedTuple):
