@@ -7,6 +7,7 @@ dictionaries. `OPTIONS`, where it has any, maps an option to its default and a s
 """
 
 BENCHMARKS = {
+    "bandits": "benchmarks.bandits",
     "curvature": "benchmarks.curvature",
     "dense": "benchmarks.dense",
     "figures": "benchmarks.figures",

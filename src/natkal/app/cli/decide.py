@@ -37,9 +37,7 @@ def decide(
     arms: Annotated[str, typer.Option(help="The arms to choose from: a,b,c (default: those of the log).")] = "",
     row_id: Annotated[str, typer.Option("--id", help="Column of ids: rewards come back by them.")] = "id",
     reward: Annotated[str, typer.Option(help="Column of rewards.")] = "reward",
-    arm: Annotated[
-        str, typer.Option(help="Column of arms: a row that has one is a decision of somebody else.")
-    ] = "arm",
+    arm: Annotated[str, typer.Option(help="Column of arms: a row that has one was decided elsewhere.")] = "arm",
     probability: Annotated[str, typer.Option(help="Column of the probabilities of such decisions.")] = "probability",
     reward_kind: Annotated[
         RewardKind, typer.Option(help="What a reward is (default: binary where the first ones are 0 and 1).")

@@ -20,6 +20,9 @@ from natkal.tabular.bandit_options import BanditOptions
 from natkal.tabular.errors import CheckpointError, Stopped, StreamError
 from natkal.tabular.table import Position, Rows
 
+Block = list[tuple[int, dict[str, Any]]]
+"""Rows with the lines they began on."""
+
 
 @dataclasses.dataclass(frozen=True)
 class DecisionSettings:
@@ -145,10 +148,8 @@ class DecisionSession:
 
     def take(self, rows: Rows) -> None:
         """All of a block of rows, in their order; neighbours of one kind go through the bandit together."""
-        names = list(rows.columns)
-        table = [
-            dict(zip(names, row, strict=True)) for row in zip(*(rows.columns[name] for name in names), strict=True)
-        ]
+        names, columns = list(rows.columns), rows.columns.values()
+        table = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         for reject in rows.rejects:
             self._reject(reject.line, reject.reason)
         self.counts.skipped += rows.blank
@@ -169,9 +170,7 @@ class DecisionSession:
             return "logged"
         return "context" if cells.is_missing(row.get(self.settings.reward)) else "reward"
 
-    def _accepted(
-        self, kind: str, block: list[tuple[int, dict[str, Any]]]
-    ) -> Iterator[list[tuple[int, dict[str, Any]]]]:
+    def _accepted(self, kind: str, block: Block) -> Iterator[Block]:
         """The rows of a block that can be used, together; those that cannot are rejected one by one."""
         good = []
         for line, row in block:
@@ -209,7 +208,7 @@ class DecisionSession:
             if not 0 < chance <= 1:
                 raise StreamError(f"column {self.settings.probability!r}: must lie in (0, 1], got {chance:g}")
 
-    def _decide(self, block: list[tuple[int, dict[str, Any]]]) -> None:
+    def _decide(self, block: Block) -> None:
         bandit = self._made(block)
         ids = [self._id(row, line) for line, row in block]
         decisions = bandit.decide_many([self._features(row) for _, row in block], ids)
@@ -222,8 +221,9 @@ class DecisionSession:
                 self.show(text)
         self.counts.decided += len(block)
 
-    def _reward(self, block: list[tuple[int, dict[str, Any]]]) -> None:
-        assert self.bandit is not None and self.bandit.learner is not None
+    def _reward(self, block: Block) -> None:
+        assert self.bandit is not None
+        assert self.bandit.learner is not None
         pairs = [(str(row[self.settings.id]), row[self.settings.reward]) for _, row in block]
         for name, reward in pairs:
             arm = self.bandit.learner.arms[self.bandit.learner.held[name][1]]
@@ -235,7 +235,7 @@ class DecisionSession:
         self.bandit.reward_many(pairs)
         self.counts.rewarded += len(block)
 
-    def _learn(self, block: list[tuple[int, dict[str, Any]]]) -> None:
+    def _learn(self, block: Block) -> None:
         bandit = self._made(block)
         rewards = [row.get(self.settings.reward) for _, row in block]
         arms = [str(row[self.settings.arm]) for _, row in block]
@@ -250,7 +250,7 @@ class DecisionSession:
             self.sums.add(values[known], weight, robust)
         self.counts.logged += len(block)
 
-    def _made(self, block: list[tuple[int, dict[str, Any]]]) -> TableBandit:
+    def _made(self, block: Block) -> TableBandit:
         """The bandit; it is made when the first row that needs it comes."""
         if self.bandit is None:
             asked = self.settings
