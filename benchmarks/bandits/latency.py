@@ -25,7 +25,7 @@ def rows(report: Callable[[str], None]) -> list[dict[str, Any]]:
     found = []
     makers: dict[str, Any] = {
         "one filter, Kronecker": lambda rewards: nk.online(rewards, prior_cov=0.02, curvature=nk.kronecker()),
-        "default (a bank of three)": None,
+        "default, a bank of two": None,
     }
     for name, learner in makers.items():
         bandit = nk.bandit(model, arms=SIZES[-1], learner=learner)

@@ -51,7 +51,13 @@ def drifting(name: str, seed: int) -> Problem:
 
     if name == "RBF drift":
         stream = synth.RandomRBFDrift(
-            seed_model=seed, seed_sample=seed, n_classes=5, n_features=10, n_centroids=20, change_speed=0.001
+            seed_model=seed,
+            seed_sample=seed,
+            n_classes=5,
+            n_features=10,
+            n_centroids=20,
+            n_drift_centroids=20,
+            change_speed=0.001,
         )
         rows = list(stream.take(ROWS))
     else:

@@ -23,8 +23,8 @@ from natkal.tabular.errors import StreamError
 
 REWARDS: dict[str, Family] = {"binary": Bernoulli(), "number": Gaussian(1.0), "count": Poisson()}
 """The family of each kind of reward."""
-LINEAR = ((6.0, 0.0), (6.0, 1e-3), (6.0, 1e-2), (1.0, 1e-3))
-NETWORK = ((6.0, 0.0), (6.0, 1e-3))
+LINEAR = ((6.0, 0.0), (1.0, 0.0), (6.0, 2e-3))
+NETWORK = ((20.0, 0.0), (60.0, 0.0), (20.0, 1e-3))
 """(prior scale times 1/fan-in, fading) of the filters; with inputs of deviation 1 an output has about that variance."""
 HIDDEN = (64,)
 POLICIES = ("thompson", "ucb", "epsilon-greedy", "greedy")

@@ -144,6 +144,8 @@ class DecisionSession:
         finally:
             source.close()
         self.save()
+        for output in self.outputs.values():
+            output.close()
         return finished
 
     def take(self, rows: Rows) -> None:

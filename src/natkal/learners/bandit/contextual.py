@@ -22,7 +22,7 @@ from natkal.models import Model
 from natkal.models.arms import DescribedArmsModel, heads_model
 from natkal.typing import Array, Bool, Float, Int, Params
 
-SETTINGS = ((1.0, 0.0), (1.0, 1e-3), (1.0, 1e-2))
+SETTINGS = ((1.0, 0.0), (1.0, 1e-3))
 """Prior scale, in units of the calibrated one, and fading of each filter of the default learner."""
 DENSE_UP_TO = 400
 """Parameters of a model that get a full covariance; a larger one gets Kronecker factors."""
@@ -77,7 +77,7 @@ class Bandit:
         """The state before any reward."""
         state = self.learner.init(params, key)
         dtype = next(leaf.dtype for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating))
-        return BanditState(learner=state, log_scales=draw_scale.start(len(self.scales), dtype))
+        return BanditState(learner=state, log_scales=draw_scale.start(self.scales, dtype))
 
     def act(self, state: BanditState, context: Any, key: Array, available: Any = None) -> Decision:
         """Choose an arm, or a slate of different ones; `available` (n booleans) leaves arms out. Changes nothing."""

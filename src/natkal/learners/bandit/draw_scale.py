@@ -17,8 +17,9 @@ from natkal.families.base import Family
 from natkal.learners.mixing import mix
 from natkal.typing import Array, Float
 
-SCALES = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.4)
+SCALES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)
 SHARE = 1e-3
+PRIOR_POWER = 1.0
 NODES = 9
 """Points of the Gauss-Hermite rule that averages p(y | raw) over a normal law of raw."""
 LARGEST_RATIO = 3.0
@@ -56,6 +57,7 @@ def after_reward(
     return jnp.where(known, mix(log_weights, log_prob, SHARE)[1], log_weights)
 
 
-def start(count: int, dtype: jnp.dtype) -> Array:
-    """Equal weights."""
-    return jnp.full(count, -math.log(count), dtype)
+def start(scales: tuple[float, ...], dtype: jnp.dtype) -> Array:
+    """Prior weights, in proportion to 1 / scale: narrow draws cost little where they are wrong, and lose by waiting."""
+    weights = np.power(np.asarray(scales), -PRIOR_POWER)
+    return jnp.asarray(np.log(weights / weights.sum()), dtype)
