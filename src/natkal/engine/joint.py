@@ -28,6 +28,11 @@ class JointLaw(NamedTuple):
 class ArmsLearner(Protocol):
     """A learner that can be asked for several arms at once; its model is an `ArmsModel`."""
 
+    @property
+    def outputs(self) -> Family:
+        """The law of a reward."""
+        ...
+
     def joint(self, state: Any, inputs: Any) -> JointLaw:
         """The joint law of the arms that `inputs["arm"]` has along its first axis."""
         ...

@@ -46,7 +46,7 @@ class KalmanBandit(BaseEstimator):
     def partial_fit(self, X: Any, arm: Any, reward: Any) -> Self:
         """Learn what the arms that were taken in these rows have paid; a NaN reward is missing."""
         first = not hasattr(self, "bandit_")
-        rows = validate_data(self, X, reset=first, dtype=np.float64, ensure_all_finite="allow-nan")
+        rows = self._checked(X, first)
         taken, paid = np.asarray(arm), np.asarray(reward, float)
         if taken.shape != (len(rows),) or paid.shape != (len(rows),):
             raise ValueError(f"arm and reward: must have one entry for each of {len(rows)} rows")
@@ -77,7 +77,11 @@ class KalmanBandit(BaseEstimator):
 
     def _rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "bandit_")
-        return validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        return self._checked(X, False)
+
+    def _checked(self, X: Any, first: bool) -> np.ndarray:
+        found: Any = validate_data(self, X, reset=first, dtype=np.float64, ensure_all_finite="allow-nan")
+        return found
 
     def _start(self, rows: np.ndarray, taken: np.ndarray, paid: np.ndarray) -> None:
         known = paid[~np.isnan(paid)]

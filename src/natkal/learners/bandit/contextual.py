@@ -15,7 +15,7 @@ from natkal.families.base import Family
 from natkal.learners.auto import SHARE, filters, in_noise_units
 from natkal.learners.bandit import draw_scale
 from natkal.learners.bandit.calibrated import Calibrated
-from natkal.learners.bandit.policies import Knowledge, Policy, thompson
+from natkal.learners.bandit.policies import Choice, Knowledge, Policy, thompson
 from natkal.learners.bank import Bank
 from natkal.learners.predictive import laws_for
 from natkal.models import Model
@@ -111,17 +111,17 @@ class Bandit:
         free = _free(law, available)
         expected = jnp.exp(law.log_weights) @ law.mean
         if self.slate == 1:
-            return Decision(*self._choose(state, law, free, key), expected)
+            return _decision(self._choose(state, law, free, key), expected)
 
         def position(free: Bool[Array, " n"], own_key: Array) -> tuple[Array, Any]:
             choice = self._choose(state, law, free, own_key)
-            return free.at[choice[0]].set(False), choice
+            return free.at[choice.arm].set(False), choice
 
         _, chosen = jax.lax.scan(position, free, jax.random.split(key, self.slate))
-        return Decision(*chosen, expected)
+        return _decision(chosen, expected)
 
-    def _choose(self, state: BanditState, law: JointLaw, free: Bool[Array, " n"], key: Array) -> tuple[Any, Any, Any]:
-        return tuple(self.policy.choose(self._known(state, law, free), key))
+    def _choose(self, state: BanditState, law: JointLaw, free: Bool[Array, " n"], key: Array) -> Choice:
+        return self.policy.choose(self._known(state, law, free), key)
 
     def _known(self, state: BanditState, law: JointLaw, free: Bool[Array, " n"]) -> Knowledge:
         return Knowledge(law, free, jnp.asarray(self.scales, law.location.dtype), state.log_scales)
@@ -220,6 +220,10 @@ def default_learner(model: Model) -> Calibrated:
 def curvature_for(size: int) -> Curvature:
     """A full covariance for a small model, Kronecker factors for a larger one."""
     return dense(kernel="immediate") if size <= DENSE_UP_TO else kronecker()
+
+
+def _decision(choice: Choice, expected: Float[Array, " n"]) -> Decision:
+    return Decision(arm=choice.arm, probability=choice.probability, exact=choice.exact, expected=expected)
 
 
 def _free(law: JointLaw, available: Any) -> Bool[Array, " n"]:
