@@ -15,9 +15,8 @@ def write(results: dict[str, Any], docs: Path) -> list[Path]:
         between_marks(page, "tables", _regrets(results["tables"]["rows"]))
     if "open-bandit" in results:
         between_marks(page, "open-bandit", _open_bandit(results["open-bandit"]["rows"]))
-    learners = [
-        row for part in ("mnist", "mnist-curvatures", "mnist-adamw") for row in results.get(part, {}).get("rows", [])
-    ]
+    networks = ("mnist", "mnist-curvatures", "mnist-adamw")
+    learners = [row for part in networks if part in results for row in results[part]["rows"]]
     if learners:
         between_marks(page, "mnist", _mnist(learners))
     return [page]
@@ -52,14 +51,6 @@ def _open_bandit(rows: list[dict[str, Any]]) -> str:
 
 
 def _mnist(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        [
-            row["learner"],
-            f"{row['reward']:,.0f}",
-            f"{row['standard_error']:,.0f}",
-            f"{row['steps']:,}",
-            f"{row['trials']}",
-        ]
-        for row in rows
-    ]
+    columns = ("reward", "standard_error", "steps", "trials")
+    lines = [[row["learner"], *(f"{row[name]:,.0f}" for name in columns)] for row in rows]
     return markdown(["learner", "mean total reward", "standard error", "steps", "trials"], lines)

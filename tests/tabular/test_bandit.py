@@ -101,10 +101,8 @@ def test_the_command_resumes_where_it_stood_and_values_a_log(tmp_path: Path) -> 
     twice = run(first, rest, "--run", tmp_path / "two", "--out", tmp_path / "two.jsonl", "--resume")
     assert once["rows"] == {"read": 61, "decided": 8, "rewarded": 4, "logged": 48, "rejected": 1, "skipped": 0}
     assert twice["rows"] == once["rows"]
-    without = [
-        [{key: value for key, value in json.loads(line).items() if key != "line"} for line in path.open()]
-        for path in (tmp_path / "one.jsonl", tmp_path / "two.jsonl")
-    ]
+    texts = [path.read_text() for path in (tmp_path / "one.jsonl", tmp_path / "two.jsonl")]
+    without = [[{**json.loads(line), "line": 0} for line in text.splitlines()] for text in texts]
     assert without[0] == without[1]
     assert once["off_policy"] == twice["off_policy"]
     assert once["off_policy"]["doubly_robust"]["value"] > once["off_policy"]["logged"]["value"]
