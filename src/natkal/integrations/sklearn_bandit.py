@@ -43,6 +43,13 @@ class KalmanBandit(BaseEstimator):
         self.model = model
         self.random_state = random_state
 
+    def fit(self, X: Any, arm: Any, reward: Any) -> Self:
+        """Start again, and learn from these rows in their order."""
+        for name in ("bandit_", "arms_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        return self.partial_fit(X, arm, reward)
+
     def partial_fit(self, X: Any, arm: Any, reward: Any) -> Self:
         """Learn what the arms that were taken in these rows have paid; a NaN reward is missing."""
         first = not hasattr(self, "bandit_")
