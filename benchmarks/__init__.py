@@ -8,6 +8,7 @@ dictionaries. `OPTIONS`, where it has any, maps an option to its default and a s
 
 BENCHMARKS = {
     "classes": "benchmarks.classes",
+    "bandits": "benchmarks.bandits",
     "curvature": "benchmarks.curvature",
     "dead": "benchmarks.dead",
     "dense": "benchmarks.dense",

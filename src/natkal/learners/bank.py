@@ -13,6 +13,7 @@ from jax.scipy.special import logsumexp
 from natkal.compiling import jit_method
 from natkal.engine import Learner
 from natkal.engine.checks import as_precision
+from natkal.engine.joint import JointLaw
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
 from natkal.learners.members import Group, from_grid, from_learners, map_running
@@ -327,6 +328,33 @@ class Bank:
         params = _joined([jax.vmap(lambda own: ravel_pytree(own)[0])(own.params) for own in state.members])
         apart = params - (weights @ params)[None]
         return jnp.einsum("m,mij->ij", weights, covs) + jnp.einsum("m,mi,mj->ij", weights, apart, apart)
+
+    def joint(self, state: BankState, inputs: Any) -> JointLaw:
+        """The joint law of the outputs of several arms: those of the members, by their weights."""
+
+        def ask(learner: Any, kept: Any, own: Any, noise: Any) -> tuple[Any, JointLaw]:
+            return kept, learner.joint(own, inputs)
+
+        parts = [self._each(state, index, ask, (), state.members[index])[1] for index in range(len(self.groups))]
+        laws = jax.tree.map(lambda leaf: leaf[:, 0], _joined(parts))
+        by_law = jnp.where(self._running(state)[:, None], state.log_weights, -jnp.inf)
+        weights = logsumexp(by_law, axis=1)
+        share = jnp.exp(by_law - jnp.where(jnp.isfinite(weights), weights, 0.0)[:, None])
+        # what a member knows is in units of the noise, where its laws learn that
+        unit = jnp.sum(share * self.laws.noise_variances(state.noise), axis=1)
+        return laws._replace(
+            log_weights=weights - logsumexp(weights),
+            cov=laws.cov * unit[:, None, None],
+            noise=laws.noise * unit[:, None],
+        )
+
+    def inflate(self, state: BankState, factor: Array) -> BankState:
+        """The state with every member's covariance times `factor`."""
+        members = tuple(
+            group.map(lambda learner, own: learner.inflate(own, factor), own)
+            for group, own in zip(self.groups, state.members, strict=True)
+        )
+        return state._replace(members=members)
 
     def best(self, state: BankState) -> tuple[Learner, Any]:
         """The member with the largest weight, as a learner of its own, and its state."""

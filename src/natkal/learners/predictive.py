@@ -108,6 +108,10 @@ class Laws(Protocol):
         """The memory after a y that was drawn and not observed: a level follows it, and nothing is learned."""
         ...
 
+    def noise_variances(self, memory: Any) -> Any:
+        """The noise variance of each law, in units of the filter's own; memories may be stacked along a first axis."""
+        ...
+
 
 class _Plain:
     """Laws of observations without a weight."""
@@ -120,6 +124,10 @@ class _Plain:
     def needed(self, prediction: Any) -> Any:
         """All of it."""
         return prediction
+
+    def noise_variances(self, memory: Any) -> Any:
+        """The filter's own."""
+        return 1.0
 
 
 class _Memoryless(_Plain):
@@ -395,6 +403,11 @@ class Student(_Plain):
         """The levels follow; the size of the noise stays."""
         return memory._replace(level=self.observe(memory, prediction, y).level)
 
+    def noise_variances(self, memory: Noise) -> Float[Array, "*m v"]:
+        """Sum / n, the same for each width."""
+        variances = memory.squares / memory.heard[..., None, :]
+        return jnp.repeat(variances.reshape(*variances.shape[:-2], -1), len(self.widths), axis=-1)
+
     def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
         """Log t of the entries that are there."""
         residual, cov, present = _present(law.mean, law.cov, y)
@@ -484,6 +497,10 @@ class Counted:
     def observe(self, memory: Any, prediction: Any, y: Event) -> Any:
         """The noise of y, whatever it counts for; nothing where it counts for nothing."""
         return self.inner.observe(memory, prediction, jnp.where(y[1] > 0, y[0], jnp.nan))
+
+    def noise_variances(self, memory: Any) -> Any:
+        """The inner laws'."""
+        return self.inner.noise_variances(memory)
 
     def log_prob(self, law: Any, y: Event) -> Float[Array, ""]:
         """w log p(y)."""

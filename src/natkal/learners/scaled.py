@@ -9,6 +9,7 @@ import numpy as np
 
 from natkal.compiling import jit_method
 from natkal.engine.checks import as_precision
+from natkal.engine.joint import JointLaw
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
 from natkal.learners import scales
@@ -222,6 +223,27 @@ class Scaled:
     def covariance(self, state: ScaledState) -> Array:
         """That of the parameters of a model that sees standardised data."""
         return self.bank.covariance(state.bank)
+
+    def joint(self, state: ScaledState, inputs: Any) -> JointLaw:
+        """The joint law of the outputs of several arms, in the user's units."""
+        inputs = as_precision(state.bank.log_weights.dtype, inputs)
+        shared = {name: None for name in inputs if name != "arm"}
+
+        def one(arm: Any) -> Any:
+            row = {**inputs, "arm": arm}
+            return self._standardised(self._seen(state, row), row)
+
+        law = self.bank.joint(state.bank, jax.vmap(one, out_axes={**shared, "arm": 0})(inputs["arm"]))
+        if not self._has_units:
+            return law
+        location, scale = self.target_units(state)
+        if self.outputs.support == "real":
+            law = law._replace(location=location + scale * law.location, cov=jnp.square(scale) * law.cov)
+        return law._replace(mean=location + scale * law.mean, noise=jnp.square(scale) * law.noise)
+
+    def inflate(self, state: ScaledState, factor: Array) -> ScaledState:
+        """The state with every member's covariance times `factor`."""
+        return state._replace(bank=self.bank.inflate(state.bank, factor))
 
     def best(self, state: ScaledState) -> tuple[Any, Any]:
         """The member with the largest weight, as a learner of its own, which sees standardised data."""

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import natkal
+from natkal.app.cli.decide import decide
 from natkal.app.cli.forecast import forecast
 from natkal.app.cli.learn import learn
 from natkal.app.cli.plan import plan
@@ -22,6 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.command()(decide)
 app.command()(learn)
 app.command()(plan)
 app.command()(predict)

@@ -131,7 +131,7 @@ def learn(
         raise typer.BadParameter(f"must be positive, got {prior_scale:g}", param_hint="--prior-scale")
     if fading is not None and not 0 <= fading < 1:
         raise typer.BadParameter(f"must be in [0, 1), got {fading:g}", param_hint="--fading")
-    rows, seconds = _interval(checkpoint_every)
+    rows, seconds = interval(checkpoint_every)
 
     from natkal.app.runtime import command
     from natkal.app.settings import Settings
@@ -141,8 +141,8 @@ def learn(
         settings = Settings(
             targets=tuple(target or ()),
             task=None if task is None else task.value,
-            features=_names(features),
-            classes=_names(classes),
+            features=names(features),
+            classes=names(classes),
             missing=missing.value,
             encoding=encoding,
             decimal=decimal.value,
@@ -265,7 +265,8 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
-def _interval(text: str) -> tuple[int | None, float | None]:
+def interval(text: str) -> tuple[int | None, float | None]:
+    """Rows or seconds between checkpoints, whichever the text says."""
     try:
         if text.endswith("s"):
             seconds = float(text[:-1])
@@ -278,7 +279,8 @@ def _interval(text: str) -> tuple[int | None, float | None]:
     raise typer.BadParameter(f"write rows (10000) or seconds (30s), got {text!r}", param_hint="--checkpoint-every")
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names(text: str) -> tuple[str, ...]:
+    """The names in a list with commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
