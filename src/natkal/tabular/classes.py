@@ -54,6 +54,12 @@ class ClassNumbers:
             self.names.append(word)
         return float(self._numbers[word])
 
+    def cut(self, count: int) -> None:
+        """Forget the classes behind the first `count`."""
+        for word in self.names[count:]:
+            del self._numbers[word]
+        del self.names[count:]
+
 
 def number_classes(
     parts: Sequence[tuple[ClassNumbers, str, np.ndarray | list[str | None]]], reasons: dict[int, str], rows: int

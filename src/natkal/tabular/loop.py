@@ -93,20 +93,32 @@ class Loop:
 
     @functools.cached_property
     def _block(self):
-        def block(state: Any, feed: Feed, count: Array) -> tuple[Any, Told]:
-            def body(row: Array, carried: tuple[Any, Told]) -> tuple[Any, Told]:
-                state, told = carried
-                now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
-                new, one = self._row(_at(state, now.slots), now)
-                known = _put(state, now.slots, new)
-                if now.late is not None:
-                    late = self._learn(_at(known, now.late_slots), now.late, None)[0]
-                    known = _put(known, now.late_slots, late)
-                return known, jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one)
+        return compile_loop(self.block, donate_argnums=(0,))
 
-            return jax.lax.fori_loop(0, count, body, (state, self._silent(state, feed)))
+    def block(self, state: Any, feed: Feed, count: Array) -> tuple[Any, Told]:
+        """The first `count` rows of the feed, each predicted and then learned; plain JAX."""
 
-        return compile_loop(block, donate_argnums=(0,))
+        def body(row: Array, carried: tuple[Any, Told]) -> tuple[Any, Told]:
+            state, told = carried
+            now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
+            new, one = self._row(_at(state, now.slots), now)
+            known = _put(state, now.slots, new)
+            if now.late is not None:
+                late = self._learn(_at(known, now.late_slots), now.late, None)[0]
+                known = _put(known, now.late_slots, late)
+            return known, jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one)
+
+        return jax.lax.fori_loop(0, count, body, (state, self._silent(state, feed)))
+
+    def answers(self, state: Any, feed: Feed, count: Array) -> Told:
+        """The first `count` rows of the feed, each predicted as the next one, with limits; plain JAX."""
+
+        def body(row: Array, told: Told) -> Told:
+            now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
+            one = self._predict(self._restarted(_at(state, now.slots), now.resets), now.rows, LEVEL)
+            return jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one)
+
+        return jax.lax.fori_loop(0, count, body, self._silent(state, feed))
 
     @functools.cached_property
     def _passed(self):

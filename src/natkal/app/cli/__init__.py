@@ -11,6 +11,7 @@ from natkal.app.cli.learn import learn
 from natkal.app.cli.plan import plan
 from natkal.app.cli.predict import predict
 from natkal.app.cli.report import report
+from natkal.app.cli.serve import serve
 from natkal.app.cli.verify import verify
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app.command()(learn)
 app.command()(plan)
 app.command()(predict)
 app.command()(report)
+app.command()(serve)
 app.command()(verify)
 
 

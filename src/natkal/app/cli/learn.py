@@ -137,8 +137,8 @@ def learn(
         settings = Settings(
             targets=tuple(target or ()),
             task=None if task is None else task.value,
-            features=_names(features),
-            classes=_names(classes),
+            features=names_of(features),
+            classes=names_of(classes),
             missing=missing.value,
             encoding=encoding,
             decimal=decimal.value,
@@ -287,7 +287,8 @@ def _interval(text: str) -> tuple[int | None, float | None]:
     raise typer.BadParameter(f"write rows (10000) or seconds (30s), got {text!r}", param_hint="--checkpoint-every")
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names_of(text: str) -> tuple[str, ...]:
+    """The entries of an option like a,b,c."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 

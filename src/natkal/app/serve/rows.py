@@ -1,0 +1,80 @@
+"""The body of a request as rows: one object, an array of objects, or JSON lines; a sentence for anything else."""
+
+from typing import Any
+
+import orjson
+
+from natkal.app.reading.json_rows import parse
+
+LONGEST_ID = 200
+"""Characters of an id."""
+
+
+class Refused(Exception):
+    """A request that cannot be served: the HTTP status and the sentence that says why."""
+
+    def __init__(self, status: int, reason: str):
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+def read_rows(body: bytes, most: int) -> tuple[list[dict[str, Any]], bool]:
+    """The rows of a body, and whether it is a single object; at most so many rows."""
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return _lines(body, most), False
+    single = isinstance(found, dict)
+    rows = [found] if single else found
+    if not isinstance(rows, list):
+        raise Refused(422, f"the body is a JSON {type(found).__name__}, not a row (an object) or a list of rows")
+    if not rows:
+        raise Refused(422, "the body holds no row")
+    if len(rows) > most:
+        raise Refused(413, f"{len(rows):,} rows in one request; at most {most:,} are taken")
+    # a key that stands twice leaves more colons than keys; the careful reader then says whether that is so
+    keys = 0
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise Refused(422, f"row {number:,}: is a JSON {type(row).__name__}, not an object")
+        keys += len(row)
+    if body.count(b":") != keys or b"\\u" in body:
+        _check(body, single)
+    return rows, single
+
+
+def _lines(body: bytes, most: int) -> list[dict[str, Any]]:
+    """JSON lines; the sentences are those of `natkal learn`."""
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    if not lines:
+        raise Refused(422, "the body holds no row")
+    if len(lines) == 1 or lines[0].lstrip()[:1] == b"[":
+        reason = parse(b"".join(lines))
+        raise Refused(422, reason if isinstance(reason, str) else "the row is not JSON")
+    if len(lines) > most:
+        raise Refused(413, f"{len(lines):,} rows in one request; at most {most:,} are taken")
+    rows = []
+    for number, line in enumerate(lines, 1):
+        row = parse(line)
+        if isinstance(row, str):
+            raise Refused(422, f"row {number:,}: {row}")
+        rows.append(row)
+    return rows
+
+
+def _check(body: bytes, single: bool) -> None:
+    """Refuse a key that stands twice in one object, as the command line does."""
+    reason = parse(body if single else b'{"rows": ' + body + b"}")
+    if isinstance(reason, str):
+        raise Refused(422, reason)
+
+
+def read_id(value: Any) -> str:
+    """An id: text or a whole number, not too long."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise Refused(422, f"the id {value!r:.60} is neither text nor a whole number")
+    text = str(value)
+    if not text or len(text) > LONGEST_ID:
+        raise Refused(422, f"an id has 1 to {LONGEST_ID} characters, this one {len(text):,}")
+    return text
