@@ -144,8 +144,11 @@ class TableLearner:
             else:
                 before = np.stack([past.inputs(keys[row] if keys else "") for row in range(count)] or [past.inputs()])
                 before = before[:count]
-            parts.append(np.concatenate([before, numbers, free], axis=1))
-            if self.targets[position].classes:
+            wider = before.shape[1] or free.shape[1]
+            parts.append(np.concatenate([before, numbers, free], axis=1) if wider else numbers)
+            if self.targets[position].classes and not (own >= self.known[position]).any():
+                known[:, position] = self.known[position]
+            elif self.targets[position].classes:
                 seen = np.maximum.accumulate(np.nan_to_num(own, nan=0.0)).astype(np.int32) + 1 if count else own
                 known[:, position] = np.maximum(seen, self.known[position])
                 self.known[position] = int(known[-1, position]) if count else self.known[position]

@@ -1,4 +1,4 @@
-"""Connections: how many there may be, how long a header may take, and how large it may be."""
+"""Connections: how many there may be, how long a request may take to arrive, and how large its header may be."""
 
 import asyncio
 import json
@@ -7,11 +7,10 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_BYTES = 64 << 10
-HEADER_SECONDS = 10.0
 
 
-def make_protocol(most: int) -> type[HttpToolsProtocol]:
-    """uvicorn's protocol with limits: 429 beyond `most` connections, 431 and 408 for a header too large or too slow."""
+def make_protocol(most: int, seconds: float) -> type[HttpToolsProtocol]:
+    """uvicorn's protocol with limits: 429 beyond `most` connections, 408 for a request that takes too long."""
 
     class Guarded(HttpToolsProtocol):
         _timer: asyncio.TimerHandle | None = None
@@ -40,16 +39,20 @@ def make_protocol(most: int) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            if self._header_bytes is None:
+            if self._timer is None:
                 self._watch()
 
         def on_headers_complete(self) -> None:
-            self._stop()
+            self._header_bytes = None
             super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._stop()
+            super().on_message_complete()
 
         def _watch(self) -> None:
             self._header_bytes = 0
-            self._timer = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+            self._timer = self.loop.call_later(seconds, self._too_slow)
 
         def _stop(self) -> None:
             self._header_bytes = None
@@ -58,7 +61,7 @@ def make_protocol(most: int) -> type[HttpToolsProtocol]:
                 self._timer = None
 
         def _too_slow(self) -> None:
-            self._refuse(408, "Request Timeout", f"the header did not arrive within {HEADER_SECONDS:g} s")
+            self._refuse(408, "Request Timeout", f"the request did not arrive within {seconds:g} s")
 
         def _refuse(self, status: int, words: str, reason: str) -> None:
             self._stop()

@@ -201,28 +201,23 @@ class Application:
                 request.future.set_result(request)
 
     async def body(self, scope: dict[str, Any], receive: Receive) -> bytes:
-        """The whole body, if it is not too large and comes in time."""
+        """The whole body, if it is not too large; `guard.py` sees to it that it comes in time."""
         most = self.limits.body_bytes
-        too_large = Refused(413, f"the body is larger than {most:,} bytes")
         for name, value in scope["headers"]:
             if name == b"content-length" and (not value.isdigit() or int(value[:20]) > most):
-                raise too_large
+                raise Refused(413, f"the body is larger than {most:,} bytes")
         parts, size = [], 0
-        try:
-            async with asyncio.timeout(self.limits.seconds):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Disconnected
-                    part = message.get("body", b"")
-                    size += len(part)
-                    if size > most:
-                        raise too_large
-                    parts.append(part)
-                    if not message.get("more_body"):
-                        return parts[0] if len(parts) == 1 else b"".join(parts)
-        except TimeoutError:
-            raise Refused(408, f"the body did not arrive within {self.limits.seconds:g} s") from None
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Disconnected
+            part = message.get("body", b"")
+            size += len(part)
+            if size > most:
+                raise Refused(413, f"the body is larger than {most:,} bytes")
+            parts.append(part)
+            if not message.get("more_body"):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
@@ -341,7 +336,7 @@ def _extra(status: int) -> list[tuple[bytes, bytes]]:
         return [(b"retry-after", b"1")]
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
-    return [(b"connection", b"close")] if status in (408, 413) else []
+    return [(b"connection", b"close")] if status == 413 else []
 
 
 async def _send(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:

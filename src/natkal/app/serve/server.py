@@ -112,15 +112,18 @@ def serve(
 
     What goes wrong with loading is raised here.
     """
+    # a call computes a few rows: handing it to another thread would take longer
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     app = Application(access, limits)
     config = uvicorn.Config(
         app,  # pyright: ignore[reportArgumentType]
-        http=make_protocol(limits.connections),
+        http=make_protocol(limits.connections, limits.seconds),
         loop="uvloop",
         ws="none",
         lifespan="off",
         interface="asgi3",
         access_log=False,
+        proxy_headers=False,
         log_level="error",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

@@ -80,6 +80,7 @@ class Service:
         self._queue: queue.SimpleQueue[Request | Order | None] = queue.SimpleQueue()
         self._figures = threading.Lock()
         self._unscored: list[Block] = []
+        self._unscored_rows = 0
         self._writing: Future[None] | None = None
         self._background = ThreadPoolExecutor(1, "natkal-checkpoint")
         self._thread = threading.Thread(target=self._write, name="natkal-writer", daemon=True)
@@ -129,6 +130,7 @@ class Service:
             work.table.warm_up()
         with self._figures:
             self._unscored.clear()
+            self._unscored_rows = 0
             self.session, self.work = session, work
             self.series, self.alarms = Series(session), Alarms()
         self._publish()
@@ -147,7 +149,7 @@ class Service:
             self._again(requests)
 
     def _again(self, requests: list[Request]) -> None:
-        self._unscored += self.work.run(requests, lambda accepted: None)
+        self._add(self.work.run(requests, lambda accepted: None))
         self._score()
         for request in requests:
             if request.refused is not None:
@@ -262,7 +264,7 @@ class Service:
             blocks = self.work.run(taken, self._log)
             self._publish()
             with self._figures:
-                self._unscored += blocks
+                self._add(blocks)
                 self._score(locked=True)
         except OSError as error:
             self._fail(f"the log cannot be written ({error.strerror or error}); nothing more is learned", taken)
@@ -296,10 +298,13 @@ class Service:
         except Exception as error:
             order.result.set_exception(error)
 
+    def _add(self, blocks: list[Block]) -> None:
+        self._unscored += blocks
+        self._unscored_rows += sum(len(block.inputs) for block in blocks)
+
     def _score(self, *, all_of_them: bool = False, locked: bool = False) -> None:
         """Count what blocks told into the metrics, many rows at a time."""
-        waiting = sum(len(block.inputs) for block in self._unscored)
-        if not waiting or (waiting < SCORE_ROWS and not all_of_them):
+        if not self._unscored_rows or (self._unscored_rows < SCORE_ROWS and not all_of_them):
             return
         with contextlib.nullcontext() if locked else self._figures:
             for blocks in _alike(self._unscored):
@@ -311,6 +316,7 @@ class Service:
                 self.alarms.add(record(targets[0], told.outcomes[0], observed[:, 0]), self.session.metrics.row)
                 self._members = told.members[-1]
             self._unscored.clear()
+            self._unscored_rows = 0
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 

@@ -76,13 +76,14 @@ class Columns:
         self.targets = [target.name for target in schema.targets]
         self.known = {feature.name for feature in schema.features} | set(self.targets)
         self.known |= {name for name in (schema.key, schema.sequence) if name is not None}
+        self.sequence = schema.sequence
         self.id = session.settings.id or ("_id" if "id" in self.known else "id")
         self.allowed = self.known | set(schema.ignored) | {self.id}
-        self._plain = len(schema.features)
+        self.plain_width = len(schema.features) + len(self.targets)
 
     def encode(self, rows: list[dict[str, Any]], *, targets: bool, grow: bool) -> Encoded:
         """The numbers of these rows; the first row that cannot be used refuses all."""
-        width = self._plain + (len(self.targets) if targets else 0)
+        width = self.plain_width if targets else self.plain_width - len(self.targets)
         encoder = self.session.encoder
         if all(len(row) == width for row in rows):
             encoded = encoder.encode_plain(rows, targets=targets)
@@ -156,13 +157,18 @@ class Work:
 
         Every request has an answer or a refusal afterwards. What blocks of rows told is returned, to be counted.
         """
-        blocks: list[Block] = []
+        blocks: list[Block] = self._all_plain(requests)
+        if blocks:
+            before_answers(requests)
+            for block in blocks:
+                block.finish()
+            return blocks
         waiting: list[Prepared] = []
         fresh: set[str] = set()
         for request in requests:
             try:
                 if request.kind != PREDICT and fresh & {str(row.get(self.columns.id)) for row in request.rows}:
-                    blocks += self._learn(waiting)
+                    blocks += self._learn_prepared(waiting)
                     waiting, fresh = [], set()
                 prepared = self._prepare(request)
             except Refused as refused:
@@ -172,11 +178,20 @@ class Work:
             if request.kind == PREDICT:
                 fresh.update(str(name) for name in prepared.ids if name is not None)
         if waiting:
-            blocks += self._learn(waiting)
+            blocks += self._learn_prepared(waiting)
         before_answers([request for request in requests if request.refused is None])
         for block in blocks:
             block.finish()
         return blocks
+
+    def _all_plain(self, requests: list[Request]) -> list["Block"]:
+        """Learn requests of plain numbers without ids, all encoded at once; nothing where any is not like that."""
+        width = self.columns.plain_width
+        rows = [row for request in requests if request.kind != PREDICT for row in request.rows]
+        if any(request.kind == PREDICT for request in requests) or not all(len(row) == width for row in rows):
+            return []
+        encoded = self.session.encoder.encode_plain(rows, targets=True)
+        return [] if encoded is None else self._learn(encoded, requests, (), {})
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
@@ -244,19 +259,26 @@ class Work:
 
     # -- a block -------------------------------------------------------------------------------------------------------
 
-    def _learn(self, prepared: list[Prepared]) -> list["Block"]:
-        """Learn the rows of some requests as one block, or several where classes are added on the way."""
-        session = self.session
-        whole = _joined([part.encoded for part in prepared])
+    def _learn_prepared(self, prepared: list[Prepared]) -> list["Block"]:
+        """Learn the rows of some requests, with the ids of all."""
         ids = [name for part in prepared for name in part.ids]
         held, first = {}, 0
         for part in prepared:
             held.update({first + at: row for at, row in part.held.items()})
             first += len(part.ids)
+        whole = _joined([part.encoded for part in prepared])
+        return self._learn(whole, [part.request for part in prepared], ids, held)
+
+    def _learn(
+        self, whole: Encoded, requests: list[Request], ids: Sequence[str | None], held: dict[int, np.ndarray]
+    ) -> list["Block"]:
+        """Learn rows as one block, or several where classes are added on the way."""
+        session = self.session
         labelled = np.logical_not(np.isnan(whole.targets).all(axis=1, keepdims=True))[:, 0]
+        count = int(np.count_nonzero(labelled))
         session.counts.read += len(labelled)
-        session.counts.learned += int(labelled.sum())
-        session.counts.skipped += int((~labelled).sum())
+        session.counts.learned += count
+        session.counts.skipped += len(labelled) - count
         if len(self.known_targets[0].classes) or len(self.known_targets) > 1:
             self.known_targets = self._known_targets()
         blocks, first = [], 0
@@ -266,14 +288,15 @@ class Work:
             for at in range(first, last) if held else ():
                 if at in held:
                     self._put_past(rows.numbers, at - first, held[at])
-            learned = self.table.learn(rows, keys=part.keys, resets=session.resets(part))
-            for at in range(first, last) if not labelled[first:last].all() else ():
+            resets = session.resets(part) if self.columns.sequence else None
+            learned = self.table.learn(rows, keys=part.keys, resets=resets)
+            for at in range(first, last) if ids else ():
                 name = ids[at]
                 if name is not None and not labelled[at]:
                     self._hold(name, rows.numbers, at - first, part.inputs)
             blocks.append(Block(part.inputs, part.targets, self.known_targets, learned))
             first = last
-        blocks[-1].requests = [part.request for part in prepared]
+        blocks[-1].requests = requests
         blocks[-1].before = blocks[:-1]
         blocks[-1].row = session.counts.learned
         return blocks

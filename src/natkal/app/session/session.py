@@ -368,8 +368,11 @@ def by_classes(encoded: Encoded, learner: TableLearner, add_classes: Callable[[i
     """The rows in parts that there is room for: a class beyond it makes more, from its first row on."""
     first = 0
     while first < len(encoded.targets):
-        room = np.array([target.classes or np.inf for target in learner.targets])
-        beyond = np.nan_to_num(encoded.targets[first:]) >= room[None]
+        room = [target.classes or np.inf for target in learner.targets]
+        beyond = encoded.targets[first:] >= room
+        if first == 0 and not beyond.any():
+            yield encoded
+            return
         last = first + (int(np.argmax(beyond.any(axis=1))) if beyond.any() else len(beyond))
         if last > first:
             yield _part(encoded, slice(first, last))
