@@ -1,5 +1,7 @@
-"""SIGKILL at random moments under load: nothing acknowledged is lost, nothing is learned twice, and the state is that of
-an independent replay: the rows of the log through the session of `natkal learn`, bit for bit."""
+"""SIGKILL at random moments under load: nothing acknowledged is lost and nothing is learned twice.
+
+The state is that of an independent replay, bit for bit: the rows of the log through the session of `natkal learn`.
+"""
 
 import json
 import threading

@@ -124,7 +124,8 @@ def malformed(rng: random.Random, good: str) -> bytes | None:
     if kind == 3:  # deep
         return request("/learn", b"[" * rng.randrange(1, 40_000))
     if kind == 4:  # paths
-        return f"{rng.choice(['GET', 'POST', 'PUT', 'OPTIONS'])} {rng.choice(PATHS)} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+        method = rng.choice(["GET", "POST", "PUT", "OPTIONS"])
+        return f"{method} {rng.choice(PATHS)} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
     if kind == 5:  # not HTTP
         return bytes(rng.randrange(256) for _ in range(rng.randrange(1, 300)))
     if kind == 6:  # headers

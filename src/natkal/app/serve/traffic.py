@@ -15,7 +15,7 @@ SECONDS = 10
 """Rates are means over so many seconds."""
 KINDS_OF_REFUSAL = 50
 LAST_REFUSALS = 20
-QUOTED = re.compile(r"'[^']*'?|[0-9][0-9,]*")
+QUOTED = re.compile(r"'[^']*'?|\b[0-9][0-9,]*\b")
 """What differs between reasons of the same kind."""
 RECENT_LATENCIES = 2000
 
@@ -51,7 +51,7 @@ class Traffic:
         """A request was refused, and why. Reasons are counted by what they have in common."""
         kind = reason.partition(": ")[2] if reason.startswith("row ") else reason
         kind = kind.partition(":")[0] if kind.startswith("column") else QUOTED.sub("...", kind)
-        kind = kind[:80]
+        kind = kind.partition(";")[0][:80]
         if kind not in self.refusals and len(self.refusals) >= KINDS_OF_REFUSAL:
             kind = "other reasons"
         self.refusals[kind] = self.refusals.get(kind, 0) + 1

@@ -1,5 +1,6 @@
 "use strict";
-const SVG = "http://www.w3.org/2000/svg", W = 480, H = 250, L = 52, R = 12, T = 12, B = 34, SILENT = 10;
+const SVG = "http://www.w3.org/2000/svg", H = 250, L = 52, R = 12, T = 12, B = 34, SILENT = 10;
+let W = 480;  // units of a chart's width: fewer on a phone, so that its text stays readable
 const at = (object, path) => path.split(".").reduce((value, name) => value == null ? value : value[name], object);
 const missing = "–";
 const short = (value) => {
@@ -132,9 +133,9 @@ function section(state, target, several) {
 function members(weights) {
   const sorted = Object.entries(weights).sort((a, b) => b[1] - a[1]).slice(0, 12);
   if (!sorted.length) return node("p", {class: "quiet"}, "nothing yet");
-  const row = 22, left = 190, svg = mark("svg", {viewBox: `0 0 ${W} ${row * sorted.length + 8}`, role: "img", "aria-label": "Weights of the members"});
+  const row = 22, left = W < 400 ? 150 : 190, svg = mark("svg", {viewBox: `0 0 ${W} ${row * sorted.length + 8}`, role: "img", "aria-label": "Weights of the members"});
   sorted.forEach(([name, value], i) => {
-    svg.append(mark("text", {x: left - 8, y: 19 + i * row, "text-anchor": "end"}, name.length > 30 ? name.slice(0, 29) + "…" : name));
+    svg.append(mark("text", {x: left - 8, y: 19 + i * row, "text-anchor": "end"}, name.length > left / 6.2 ? name.slice(0, Math.floor(left / 6.2) - 1) + "…" : name));
     svg.append(mark("rect", {class: "bar", x: left, y: 7 + i * row, width: Math.max((W - left - 60) * value, 1), height: row - 7, rx: 2}));
     svg.append(mark("text", {x: left + (W - left - 60) * value + 6, y: 19 + i * row}, formats.percent(value)));
   });
@@ -147,6 +148,7 @@ function fill(id, rows) {
 }
 
 function show(state) {
+  W = innerWidth < 500 ? 340 : 480;
   const names = state.targets.map((target) => target.target).join(", ");
   document.title = `${names}: natkal live`;
   document.getElementById("title").textContent = `Predicting ${names} (${state.run})`;
