@@ -98,7 +98,7 @@ def serve(
             def build() -> Service:
                 return Service(
                     run,
-                    lambda: _fresh(run, settings, schema),
+                    lambda: fresh_session(run, settings, schema),
                     limits=limits,
                     durability=durability.value,
                     checkpoint_seconds=checkpoint_every,
@@ -131,7 +131,7 @@ def _check_run(run: Path, schema: Path | None) -> None:
         raise StreamError(f"{run}: holds a run; leave --target and --schema out to go on with it")
 
 
-def _fresh(run: Path, settings: "Settings", schema: Path | None) -> "Session":
+def fresh_session(run: Path, settings: "Settings", schema: Path | None) -> "Session":
     """The run as `natkal learn` left it, or one that has seen nothing, with the columns of the first rows of a file."""
     from natkal.app.reading.source import Source, find_files
     from natkal.app.session.session import Session

@@ -19,6 +19,7 @@ ROUTES: tuple[tuple[str, str, str, bool], ...] = (
     ("get", "/metrics", "Prometheus text.", False),
     ("get", "/healthz", "Whether the process answers.", False),
     ("get", "/readyz", "Whether rows can be learned.", False),
+    ("get", "/openapi.json", "This description.", False),
     ("get", "/", "The live page.", False),
     ("get", "/v2/health/live", "As /healthz.", False),
     ("get", "/v2/health/ready", "As /readyz.", False),

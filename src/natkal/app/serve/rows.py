@@ -24,7 +24,9 @@ def read_rows(body: bytes, most: int) -> tuple[list[dict[str, Any]], bool]:
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return _lines(body, most), False
+        found = _careful(body)
+        if isinstance(found, str):
+            return _lines(body, most, found), False
     single = isinstance(found, dict)
     rows = [found] if single else found
     if not isinstance(rows, list):
@@ -40,18 +42,27 @@ def read_rows(body: bytes, most: int) -> tuple[list[dict[str, Any]], bool]:
             raise Refused(422, f"row {number:,}: is a JSON {type(row).__name__}, not an object")
         keys += len(row)
     if body.count(b":") != keys or b"\\u" in body:
-        _check(body, single)
+        reason = _careful(body)
+        if isinstance(reason, str):
+            raise Refused(422, reason)
     return rows, single
 
 
-def _lines(body: bytes, most: int) -> list[dict[str, Any]]:
-    """JSON lines; the sentences are those of `natkal learn`."""
+def _careful(body: bytes) -> Any:
+    """The value of the body, or what is wrong with it in the words of `natkal learn`."""
+    if body.lstrip()[:1] != b"[":
+        return parse(body)
+    found = parse(b'{"rows":' + body + b"}")
+    return found if isinstance(found, str) else found["rows"]
+
+
+def _lines(body: bytes, most: int, reason: str) -> list[dict[str, Any]]:
+    """JSON lines; `reason` is what is wrong with the body where it is not that."""
     lines = [line for line in body.split(b"\n") if line.strip()]
     if not lines:
         raise Refused(422, "the body holds no row")
     if len(lines) == 1 or lines[0].lstrip()[:1] == b"[":
-        reason = parse(b"".join(lines))
-        raise Refused(422, reason if isinstance(reason, str) else "the row is not JSON")
+        raise Refused(422, reason)
     if len(lines) > most:
         raise Refused(413, f"{len(lines):,} rows in one request; at most {most:,} are taken")
     rows = []
@@ -61,13 +72,6 @@ def _lines(body: bytes, most: int) -> list[dict[str, Any]]:
             raise Refused(422, f"row {number:,}: {row}")
         rows.append(row)
     return rows
-
-
-def _check(body: bytes, single: bool) -> None:
-    """Refuse a key that stands twice in one object, as the command line does."""
-    reason = parse(body if single else b'{"rows": ' + body + b"}")
-    if isinstance(reason, str):
-        raise Refused(422, reason)
 
 
 def read_id(value: Any) -> str:

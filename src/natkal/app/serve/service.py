@@ -22,7 +22,7 @@ from natkal.app.serve.work import KINDS, PREDICT, Block, Limits, Request, Work, 
 from natkal.app.session import checkpoint, snapshot
 from natkal.app.session.metrics import record
 from natkal.app.session.session import Session
-from natkal.tabular.errors import StreamError
+from natkal.tabular.errors import CheckpointError, StreamError
 from natkal.tabular.live_table import MANY_ROWS, Reader
 from natkal.tabular.loop import Told
 from natkal.tabular.schema import Target
@@ -99,7 +99,7 @@ class Service:
             self._take(fresh())
         else:
             number, header, arrays = found
-            self._check_untouched(number, header)
+            self._check_untouched()
             self._take(self._restored(number, header, arrays))
             self.record = version_of(header).record
             self._replay(number)
@@ -114,9 +114,12 @@ class Service:
         session.open_outputs(header["outputs"])
         return session
 
-    def _check_untouched(self, number: int, header: dict[str, Any]) -> None:
+    def _check_untouched(self) -> None:
         """Refuse a run that `natkal learn` went on with after it was served: one of the two would be lost."""
-        own = checkpoint.find(self.run)
+        try:
+            own = checkpoint.find(self.run)
+        except CheckpointError:
+            return  # damaged, and none that `natkal learn` could have gone on with
         if own is not None and "served" not in own[1]:
             raise StreamError(
                 f"{self.run}: natkal learn went on with it after it was served; serve a copy of the run without its "
@@ -155,9 +158,10 @@ class Service:
             if request.refused is not None:
                 raise StreamError(f"the log holds a request that cannot be learned: {request.refused.reason}")
 
-    def start(self) -> None:
+    def start(self, *, warm_up: bool = True) -> None:
         """Compile what requests will need, then take them."""
-        self.work.table.warm_up()
+        if warm_up:
+            self.work.table.warm_up()
         with self._figures:
             session_facts(self.session, self.series, self.alarms, None)
         self._publish()
