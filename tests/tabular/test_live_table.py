@@ -37,8 +37,7 @@ def test_blocks_of_any_length(keyed):
     assert {name: value.tobytes() for name, value in left.items()} == {
         name: value.tobytes() for name, value in right.items()
     }
-    asked = live.reader().predict(numbers[:3], keys[:2] + ["never seen"] if keyed else ())
-    same = whole.predict(
-        whole.rows(numbers[:3], keys=keys[:2] + ["never seen"] if keyed else ()), keys=keys[:2] + ["x"]
-    )
+    own = [*keys[:2], "never seen"] if keyed else []
+    asked = live.reader().predict(numbers[:3], own)
+    same = whole.predict(whole.rows(numbers[:3], keys=own), keys=own)
     np.testing.assert_allclose(asked.outcomes[0].probabilities, same.outcomes[0].probabilities, rtol=1e-12)

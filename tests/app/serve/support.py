@@ -85,11 +85,12 @@ def as_rows(rows: list[dict[str, Any]]) -> Rows:
     return Rows("rows", columns, np.arange(1, len(rows) + 1), [], 0, Position(0, 0, 0))
 
 
-def alone(folder: Path, rows: list[dict[str, Any]], settings: Settings = SETTINGS) -> Session:
-    """What `natkal learn` makes of the rows."""
+def alone(folder: Path, *blocks: list[dict[str, Any]]) -> Session:
+    """What `natkal learn` makes of the rows, read in these blocks."""
     folder.mkdir()
-    session = fresh_session(folder / "run", settings, first_rows(folder))
-    session.take(as_rows(rows))
+    session = fresh_session(folder / "run", SETTINGS, first_rows(folder))
+    for rows in blocks:
+        session.take(as_rows(rows))
     session.save()
     for output in session.outputs.values():
         output.close()

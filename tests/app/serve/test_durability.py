@@ -155,10 +155,8 @@ def test_a_kill_and_a_termination(tmp_path):
     """The real process: SIGKILL after an answer, then SIGTERM, which ends with 0 and a checkpoint."""
     command = [sys.executable, "-m", "natkal", "serve", str(tmp_path / "run"), "--port", "0", "--json"]
     new = ["--target", "y", "--schema", str(first_rows(tmp_path)), "--learner", "single", "--model", "linear"]
-    for options, number, rows in (
-        (new + ["--past", "1"], signal.SIGKILL, ROWS[:20]),
-        ([], signal.SIGTERM, ROWS[20:40]),
-    ):
+    new += ["--past", "1"]
+    for options, number, rows in ((new, signal.SIGKILL, ROWS[:20]), ([], signal.SIGTERM, ROWS[20:40])):
         process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None
         text = ""

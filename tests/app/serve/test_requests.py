@@ -1,4 +1,4 @@
-"""Bad input gets 4xx with the sentence of the command line and changes nothing; limits, tokens, and the other routes."""
+"""Bad input gets 4xx with the sentence of the command line and changes nothing; limits, tokens, other routes."""
 
 import dataclasses
 import threading

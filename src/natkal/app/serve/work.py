@@ -1,7 +1,7 @@
 """A group of requests: each checked, ids matched, all learned as one block, each answered. Writer thread only."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +9,7 @@ import numpy as np
 
 from natkal.app.serve import answers
 from natkal.app.serve.rows import Refused, read_id
-from natkal.app.session.session import Session, by_classes
+from natkal.app.session.session import Session, by_classes, rows_of
 from natkal.tabular.errors import StreamError
 from natkal.tabular.features import Encoded
 from natkal.tabular.live_table import LiveTable
@@ -279,10 +279,8 @@ class Work:
         session.counts.read += len(labelled)
         session.counts.learned += count
         session.counts.skipped += len(labelled) - count
-        if len(self.known_targets[0].classes) or len(self.known_targets) > 1:
-            self.known_targets = self._known_targets()
         blocks, first = [], 0
-        for part in by_classes(whole, session.learner, self.table.add_classes):
+        for part in self._parts(whole):
             rows = session.learner.rows(part.inputs, part.targets, keys=part.keys)
             last = first + len(part.inputs)
             for at in range(first, last) if held else ():
@@ -301,12 +299,29 @@ class Work:
         blocks[-1].row = session.counts.learned
         return blocks
 
-    def _known_targets(self) -> tuple[Target, ...]:
-        """The targets with the classes known by now; the same object where nothing is new."""
+    def _parts(self, whole: Encoded) -> Iterator[Encoded]:
+        """The rows in parts with the same known classes, so that no figure depends on how requests were grouped."""
+        for part in by_classes(whole, self.session.learner, self.table.add_classes):
+            first, count = 0, len(part.inputs)
+            while first < count:
+                known = [len(target.classes) or np.inf for target in self.known_targets]
+                new = (part.targets[first:] >= known).any(axis=1)
+                last = first + (int(np.argmax(new)) if new.any() else len(new))
+                if last > first:
+                    yield part if last - first == count else rows_of(part, slice(first, last))
+                if last < count:
+                    self.known_targets = self._with_classes(part.targets[last])
+                first = last
+
+    def _with_classes(self, row: np.ndarray) -> tuple[Target, ...]:
+        """The targets with the classes that are known from this row on."""
         names = self.session.encoder.classes
-        if all(len(names.get(target.name, ())) == len(target.classes) for target in self.known_targets):
-            return self.known_targets
-        return self.session.schema.targets
+        return tuple(
+            dataclasses.replace(target, classes=tuple(names[target.name][: int(value) + 1]))
+            if target.classes and value >= len(target.classes)
+            else target
+            for target, value in zip(self.known_targets, row, strict=True)
+        )
 
     def _put_past(self, numbers: Sequence[np.ndarray], row: int, held: np.ndarray) -> None:
         """The past targets that a row was predicted with."""

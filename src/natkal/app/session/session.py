@@ -375,7 +375,7 @@ def by_classes(encoded: Encoded, learner: TableLearner, add_classes: Callable[[i
             return
         last = first + (int(np.argmax(beyond.any(axis=1))) if beyond.any() else len(beyond))
         if last > first:
-            yield _part(encoded, slice(first, last))
+            yield rows_of(encoded, slice(first, last))
         if last < len(encoded.targets):
             for position in np.flatnonzero(beyond[last - first]):
                 add_classes(int(position), int(encoded.targets[last, position]) + 1)
@@ -431,7 +431,8 @@ def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
         yield rows
 
 
-def _part(encoded: Encoded, rows: slice) -> Encoded:
+def rows_of(encoded: Encoded, rows: slice) -> Encoded:
+    """Some of the rows."""
     return encoded._replace(
         inputs=encoded.inputs[rows],
         targets=encoded.targets[rows],
