@@ -69,9 +69,7 @@ def serve(
     from natkal.tabular.errors import StreamError
 
     with explained(StreamError):
-        lacking = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-        if lacking:
-            raise StreamError(f"natkal serve needs {', '.join(lacking)}: pip install 'natkal[serve]'")
+        check_installed("natkal serve")
         settings = Settings(
             targets=tuple(target or ()),
             task=None if task is None else task.value,
@@ -117,6 +115,15 @@ def serve(
             version = serve(build, listening, access, limits, ready=ready)
             if not as_json and version is not None:
                 err.print(f"checkpoint {version.number} with {version.rows:,} rows written", markup=False)
+
+
+def check_installed(what: str) -> None:
+    """Refuse, with the command that installs it, where a library is missing."""
+    from natkal.tabular.errors import StreamError
+
+    lacking = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise StreamError(f"{what} needs {', '.join(lacking)}: pip install 'natkal[serve]'")
 
 
 def _check_run(run: Path, schema: Path | None) -> None:

@@ -305,7 +305,7 @@ class Work:
             first, count = 0, len(part.inputs)
             while first < count:
                 known = [len(target.classes) or np.inf for target in self.known_targets]
-                new = (part.targets[first:] >= known).any(axis=1)
+                new = np.any(part.targets[first:] >= known, axis=1)
                 last = first + (int(np.argmax(new)) if new.any() else len(new))
                 if last > first:
                     yield part if last - first == count else rows_of(part, slice(first, last))

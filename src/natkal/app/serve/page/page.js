@@ -187,6 +187,7 @@ async function follow() {
     try {
       const answer = await fetch("/events", {headers: token ? {authorization: "Bearer " + token} : {}, cache: "no-store"});
       if (answer.status === 401) { document.getElementById("token").hidden = false; say("waiting", "a token is needed"); return; }
+      if (answer.status === 503) { say("waiting", (await answer.json()).error); await new Promise((done) => setTimeout(done, 1000)); wait = 0.5; continue; }
       if (!answer.ok) throw new Error((await answer.json()).error);
       const reader = answer.body.getReader(), decoder = new TextDecoder();
       let text = "", timer = null;
