@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from natkal.app.report.facts import calibration, coarser, metrics_path, read_metrics
+from natkal.app.report.page import NORMAL_90
 from natkal.app.session.metrics import Record, TargetMetrics
 from natkal.app.session.session import Session
 from natkal.learners.monitor import monitor
@@ -150,6 +151,9 @@ def _target(session: Session, position: int) -> dict[str, Any]:
     table = {name: [_finite(value) for value in values.tolist()] for name, values in calibration(part).items()}
     rows = metrics.columns(metrics.recent[-SHOWN_ROWS:], position)
     classes = list(part.target.classes)
+    exact = bool(np.isfinite(rows.low).all())
+    if not exact:
+        rows = rows._replace(low=rows.guess - NORMAL_90 * rows.spread, high=rows.guess + NORMAL_90 * rows.spread)
     last = []
     for guess, spread, low, high, observed in zip(
         rows.guess, rows.spread, rows.low, rows.high, rows.observed, strict=True
@@ -168,6 +172,7 @@ def _target(session: Session, position: int) -> dict[str, Any]:
         "scored": part.scored,
         "calibration": table,
         "last_row": metrics.row,
+        "interval": "90% interval" if exact else "1.64 standard deviations",
         "last": last,
     }
 

@@ -51,7 +51,7 @@ function axes(title, xs, ys, format = short) {
     svg.append(mark("line", {class: "grid", x1: L, x2: W - R, y1: py(y), y2: py(y)}));
     svg.append(mark("text", {x: L - 6, y: py(y) + 4, "text-anchor": "end"}, format(y)));
   }
-  for (const x of ticks(x0, x1, 4)) svg.append(mark("text", {x: px(x), y: H - B + 16, "text-anchor": px(x) > W - 30 ? "end" : "middle"}, short(x)));
+  for (const x of ticks(x0, x1, 4)) svg.append(mark("text", {x: px(x), y: H - B + 16, "text-anchor": px(x) > W - 30 ? "end" : "middle"}, x1 - x0 < 0.05 * Math.abs(x1) ? formats.count(x) : short(x)));
   const points = (x, y) => x.map((a, i) => [a, y[i]]).filter(([a, b]) => a != null && b != null).map(([a, b]) => `${px(a).toFixed(1)},${py(b).toFixed(1)}`);
   return {
     svg, px, py,
@@ -108,12 +108,12 @@ function recent(target) {
   const all = finite(rows.flatMap((r) => [r.low, r.high, r.observed, r.predicted]));
   const chart = axes("Last predictions", x, all).label("row").band(x, rows.map((r) => r.low), rows.map((r) => r.high));
   chart.line(x, rows.map((r) => r.predicted), "own").dots(x, rows.map((r) => r.observed), "seen");
-  return figure("Last predictions", [["", "predicted"], ["area", "90% interval"], ["point", "observed"]], chart.svg);
+  return figure("Last predictions", [["", "predicted"], ["area", target.interval], ["point", "observed"]], chart.svg);
 }
 
 function lastRows(target) {
   const number = target.classes.length === 0, text = (value) => value == null ? missing : typeof value === "number" ? short(value) : value;
-  const head = ["row", "predicted", number ? "90% interval" : "probability", "observed"];
+  const head = ["row", "predicted", number ? target.interval : "probability", "observed"];
   const body = target.last.map((r, i) => [target.last_row - target.last.length + 1 + i, text(r.predicted), number ? `${short(r.low)} to ${short(r.high)}` : formats.percent(r.probability), text(r.observed)]).reverse();
   const table = node("table", {}, node("thead", {}, node("tr", {}, ...head.map((h) => node("th", {}, h)))), node("tbody", {}, ...body.map((cells) => node("tr", {}, ...cells.map((c) => node("td", {}, String(c)))))));
   return node("figure", {class: "rows"}, node("h3", {}, "The rows themselves"), table);
