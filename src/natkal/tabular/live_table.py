@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from natkal.compiling import compile_loop
+from natkal.compiling import LARGEST_STATE_BYTES, compile_loop
 from natkal.drivers.live import Packing
 from natkal.tabular.loop import Feed, Loop, Row, Told
 from natkal.tabular.table_learner import TableLearner
 
 FEW_ROWS, MANY_ROWS = 16, 1024
-"""Rows of a block that is learned."""
+"""Rows of a block that is learned; a large state, whose every row takes long, needs the short ones only."""
 ASKED_ROWS = 64
 """Rows of a block that is predicted."""
 _PROGRAMS: dict[Any, "Programs"] = {}
@@ -175,6 +175,8 @@ class LiveTable:
                 _PROGRAMS[asked] = Programs(learner.loop, Packing(learner.state), layout)
             self._programs = _PROGRAMS[asked]
             self._held = self._programs.pack(learner.state)
+            size = sum(leaf.nbytes for leaf in jax.tree.leaves(self._held))
+            self._longest = MANY_ROWS if size <= LARGEST_STATE_BYTES else FEW_ROWS
         if self._warm:
             self.warm_up()
 
@@ -189,7 +191,7 @@ class LiveTable:
         """Compile every program there is, by calls with no rows; also after the learner has grown."""
         self._warm = True
         with jax.enable_x64(True):
-            for name, length in (("learn", FEW_ROWS), ("learn", MANY_ROWS), ("predict", ASKED_ROWS)):
+            for name, length in {("learn", FEW_ROWS), ("learn", self._longest), ("predict", ASKED_ROWS)}:
                 empty = Row(
                     tuple(np.zeros((0, width)) for width in self._programs.layout.widths),
                     np.zeros((0, len(self.learner.targets))),
@@ -204,10 +206,10 @@ class LiveTable:
         slots = self._slots_of(keys) if self.learner.keyed else None
         pieces = []
         with jax.enable_x64(True):
-            for first in range(0, len(rows.weight), MANY_ROWS):
-                part, own, starts = _part((rows, slots, resets), first, MANY_ROWS)
+            for first in range(0, len(rows.weight), self._longest):
+                part, own, starts = _part((rows, slots, resets), first, self._longest)
                 count = len(part.weight)
-                length = FEW_ROWS if count <= FEW_ROWS else MANY_ROWS
+                length = FEW_ROWS if count <= FEW_ROWS else self._longest
                 table = self._programs.layout.pack(part, own, starts, length)
                 self._held, told = self._programs.call("learn", self._held, table, count)
                 pieces.append((told, length, count))
