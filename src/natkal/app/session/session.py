@@ -14,7 +14,7 @@ from natkal.app.reading.source import STDIN, Source
 from natkal.app.session import checkpoint, snapshot
 from natkal.app.session.metrics import RECENT, Metrics, record
 from natkal.app.session.outputs import Appender
-from natkal.app.session.predictions import PredictionFormat
+from natkal.app.session.predictions import PredictionFormat, quoted
 from natkal.app.settings import Counts, Settings
 from natkal.tabular.errors import Stopped, StreamError
 from natkal.tabular.features import Encoded, Encoder
@@ -348,7 +348,11 @@ class Session:
             paths["metrics"] = Path(self.settings.metrics)
         if self.settings.predictions:
             paths["predictions"] = Path(self.settings.predictions)
-        first = {"metrics": ",".join(self.metrics.names) + "\n", "predictions": self.format.header, "rejects": ""}
+        first = {
+            "metrics": ",".join(map(quoted, self.metrics.names)) + "\n",
+            "predictions": self.format.header,
+            "rejects": "",
+        }
         inputs = {Path(name).resolve() for name in self.files if name != STDIN}
         for name, path in paths.items():
             if path.resolve() in inputs:
