@@ -19,6 +19,7 @@ import numpy as np
 
 from natkal.curvature import Curvature, blocks, dense, kronecker
 from natkal.engine import Learner, fading, online, robust
+from natkal.engine.checks import in_precision_of
 from natkal.families import Family
 from natkal.learners.auto import OUTLIER_DISTANCE, SHARE, expected_spread
 from natkal.learners.bank import Bank
@@ -76,7 +77,7 @@ def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False
         groups = tuple(_groups(options, shape, task, keyed))
         laws = laws_for(task.family)
         many = sum(group.size for group in groups) > 2
-        selection = Selection() if many and options.budget != "best" else None
+        selection = Selection() if many and not keyed and options.budget != "best" else None
     bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
     example = Inputs(np.zeros(shape.columns), np.zeros((), np.int32))
     mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)
@@ -97,7 +98,7 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool) -> list[Gro
     groups = [_group(options, shape, task, Layers(()), LINEAR)]
     if keyed or options.budget == "fast":
         return groups
-    return [*groups, *(_group(options, shape, task, Layers(hidden), NETWORK) for hidden in HIDDEN)]
+    return [*groups, *(_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in HIDDEN)]
 
 
 def _single(options: Options, shape: Shape, task: Task) -> Group:
@@ -117,9 +118,13 @@ def _few_laws(family: Family) -> Laws:
 
 @dataclasses.dataclass(frozen=True)
 class Layers:
-    """A network without memory: hidden layers of these sizes, none for a linear model."""
+    """A network without memory: hidden layers of these sizes, none for a linear model.
+
+    Kronecker factors are safe in float32 (tests/curvature), where a network takes half the time.
+    """
 
     hidden: tuple[int, ...]
+    dtype: Any = np.float64
 
     @property
     def name(self) -> str:
@@ -133,7 +138,7 @@ class Layers:
         for position, (inner, outer) in enumerate(itertools.pairwise(sizes)):
             fan_in = shape.fan_in if position == 0 else inner
             weight = np.zeros((inner, outer)) if not self.hidden else _drawn(seed, position, inner, outer, fan_in)
-            layers.append({"weight": weight, "bias": np.zeros(outer)})
+            layers.append({"weight": weight.astype(self.dtype), "bias": np.zeros(outer, self.dtype)})
         return layers
 
     def model(self, params: Params, family: Family, mask: Any) -> Model:
@@ -245,6 +250,7 @@ def _group(options: Options, shape: Shape, task: Task, architecture: Any, settin
         masks.append(np.where(np.arange(shape.columns) < shape.past, 0.0, 1.0))
 
     def make(value: dict[str, Any]) -> Learner:
+        value = in_precision_of(params, value)
         model = architecture.model(params, task.family, value["mask"])
         variances = jax.tree.map(lambda variance: variance * value["prior"], prior)
         return online(model, prior_cov=variances, rates=fading(value["fading"]), curvature=curvature, robust=outliers)

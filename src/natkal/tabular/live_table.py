@@ -1,8 +1,9 @@
 """A table learner that is called with a few rows at a time, while others read its last whole state.
 
-The state travels as one vector of words (`drivers.live.Packing`), the rows as one table of numbers: each array of a
-call costs microseconds. The state before a call stays valid, so readers use it while the next one is computed. Blocks
-have one of two lengths, so that few programs are compiled, and every row goes through the loop of `loop.py`.
+A small state travels as one vector of words for each target (`drivers.live.Packing`), steps as one table of numbers:
+each array of a call costs microseconds. The three stages of a target (`stages.py`) are then one program. A large state,
+each row of which takes longer than any call, goes through the learner's own programs. Either way the state before a
+call stays valid, so readers use it while the next one is computed.
 """
 
 import dataclasses
@@ -11,15 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from natkal.compiling import LARGEST_STATE_BYTES, compile_loop
 from natkal.drivers.live import Packing
-from natkal.tabular.loop import Feed, Loop, Row, Told
+from natkal.tabular.loop import Feed, Loop, Row, Told, spans
+from natkal.tabular.stages import Stages, Steps
 from natkal.tabular.table_learner import TableLearner
+from natkal.tabular.tasks import LEVEL
 
 FEW_ROWS, MANY_ROWS = 16, 1024
-"""Rows of a block that is learned; a large state, whose every row takes long, needs the short ones only."""
+"""Steps of a block that is learned."""
 ASKED_ROWS = 64
 """Rows of a block that is predicted."""
 _PROGRAMS: dict[Any, "Programs"] = {}
@@ -28,97 +32,125 @@ _PROGRAMS: dict[Any, "Programs"] = {}
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Rows as one table of numbers: those of each target, known classes, targets, weight, slot, reset."""
+    """Steps of one target as one table: numbers, known, target, weight, then replay, slot and reset where there are."""
 
-    widths: tuple[int, ...]
+    width: int
+    replay: bool
     keyed: bool
     resets: bool
 
-    def pack(self, rows: Row, slots: np.ndarray | None, resets: np.ndarray | None, length: int) -> np.ndarray:
+    def pack(self, steps: Steps, length: int) -> np.ndarray:
         """A table of this many rows, zero behind the given ones."""
-        count, targets = len(rows.weight), len(self.widths)
-        table = np.zeros((length, sum(self.widths) + 2 * targets + 1 + self.keyed + self.resets))
-        first = 0
-        for part, width in zip(rows.numbers, self.widths, strict=True):
-            table[:count, first : first + width] = part
-            first += width
-        table[:count, first : first + targets] = rows.known
-        table[:count, first + targets : first + 2 * targets] = rows.targets
-        table[:count, first + 2 * targets] = rows.weight
-        if self.keyed:
-            table[:count, first + 2 * targets + 1] = slots
-        if self.resets and resets is not None:
-            table[:count, -1] = resets
+        count, at = len(steps.target), self.width
+        table = np.zeros((length, at + 3 + self.replay + self.keyed + self.resets))
+        table[:count, :at] = steps.numbers
+        columns = (steps.known, steps.target, steps.weight, steps.replay, steps.slots, steps.resets)
+        there = (True, True, True, self.replay, self.keyed, self.resets)
+        for column, wanted in zip(columns, there, strict=True):
+            if wanted:
+                if column is not None:
+                    table[:count, at] = column
+                at += 1
         return table
 
-    def unpack(self, table: Any) -> Feed:
-        """The feed again, inside a program."""
-        edges = np.cumsum([0, *self.widths])
-        numbers = tuple(table[:, first:last] for first, last in itertools.pairwise(edges.tolist()))
-        first, targets = int(edges[-1]), len(self.widths)
-        row = Row(
-            numbers,
-            table[:, first : first + targets].astype(np.int32),
-            table[:, first + targets : first + 2 * targets],
-            table[:, first + 2 * targets],
+    def unpack(self, table: Any) -> Steps:
+        """The steps again, inside a program."""
+        rest = iter([table[:, at] for at in range(self.width, table.shape[1])])
+        return Steps(
+            numbers=table[:, : self.width],
+            known=next(rest).astype(np.int32),
+            target=next(rest),
+            weight=next(rest),
+            replay=next(rest).astype(np.int32) if self.replay else None,
+            slots=next(rest).astype(np.int32) if self.keyed else None,
+            resets=next(rest) > 0 if self.resets else None,
         )
-        slots = table[:, first + 2 * targets + 1].astype(np.int32) if self.keyed else None
-        return Feed(row, slots, table[:, -1] > 0 if self.resets else None)
+
+
+class TargetPrograms:
+    """The compiled calls that learn one target, on packed states."""
+
+    def __init__(self, stages: Stages, packing: Packing, layout: Layout):
+        self.layout = layout
+        self.pack, self.unpack = jax.jit(packing.pack), jax.jit(packing.unpack)
+        self._told: dict[int, Packing] = {}
+        self._ready: dict[int, Callable[..., Any]] = {}
+
+        def learn(held: Any, table: Any, count: Any) -> Any:
+            state, told = stages.run(packing.unpack(*held), layout.unpack(table), count)
+            self._told[len(table)] = own = Packing(told)
+            return packing.pack(state), own.pack(told)
+
+        self._learn = compile_loop(learn)
+
+    def learn(self, held: Any, table: np.ndarray, count: int) -> Any:
+        """The state after the first `count` steps, and what they told; compiled at the first call of each length."""
+        program = self._ready.get(len(table))
+        if program is None:
+            program = self._ready[len(table)] = self._learn.program(held, table, count)
+        return program(held, table, count)
+
+    def read(self, told: Any, length: int, count: int) -> Any:
+        """What steps told, as NumPy arrays; waits for it."""
+        return jax.tree.map(lambda leaf: leaf[:count], self._told[length].read(*told))
 
 
 class Programs:
     """The compiled calls on packed states of one loop."""
 
-    def __init__(self, loop: Loop, packing: Packing, layout: Layout):
-        self.layout = layout
-        self.pack, self.unpack = jax.jit(packing.pack), jax.jit(packing.unpack)
-        self._told: dict[str, Packing] = {}
-        self._ready: dict[tuple[str, int], Callable[..., Any]] = {}
+    def __init__(self, learner: TableLearner):
+        loop, state = learner.loop, learner.state
+        packings = [Packing(own) for own in state]
+        self.targets = [
+            TargetPrograms(stages, packing, Layout(past.columns + learner.room, own.warms_up, learner.keyed, memory))
+            for stages, packing, past, own, memory in zip(
+                loop.stages,
+                packings,
+                learner.pasts,
+                loop.learners,
+                itertools.repeat(learner.options.has_memory),
+            )
+        ]
 
-        def learn(held: Any, table: Any, count: Any) -> Any:
-            state, told = loop.block(packing.unpack(*held), layout.unpack(table), count)
-            return packing.pack(state), self._packed("learn", told)
+        def predict(held: Any, rows: Row, slots: Any, resets: Any, count: Any) -> Told:
+            state = tuple(packing.unpack(*own) for packing, own in zip(packings, held, strict=True))
+            return loop.answers(state, rows, slots, resets, count)
 
-        def predict(held: Any, table: Any, count: Any) -> Any:
-            return self._packed("predict", loop.answers(packing.unpack(*held), layout.unpack(table), count))
+        self._predict = compile_loop(predict)
+        self._ready: Callable[..., Any] | None = None
 
-        self._loops = {"learn": compile_loop(learn), "predict": compile_loop(predict)}
-
-    def _packed(self, name: str, told: Told) -> Any:
-        length = told.members.shape[0]
-        self._told[f"{name} {length}"] = packing = Packing(told)
-        return packing.pack(told)
-
-    def call(self, name: str, held: Any, table: np.ndarray, count: int) -> Any:
-        """`learn` or `predict`; a program is chosen and compiled at the first call of each length."""
-        key = (name, len(table))
-        program = self._ready.get(key)
-        if program is None:
-            program = self._ready[key] = self._loops[name].program(held, table, count)
-        return program(held, table, count)
-
-    def read(self, name: str, told: Any, length: int, count: int) -> Told:
-        """What a call told, of the rows that count, as NumPy arrays; waits for it."""
-        whole = self._told[f"{name} {length}"].read(*told)
-        return jax.tree.map(lambda leaf: leaf[:count], whole)
+    def predict(self, *arguments: Any) -> Told:
+        """Predictions of a block of ASKED_ROWS rows."""
+        if self._ready is None:
+            self._ready = self._predict.program(*arguments)
+        return self._ready(*arguments)
 
 
 class Learned:
     """What a block of rows will have told; `wait` for it."""
 
-    def __init__(self, programs: Programs, pieces: list[tuple[Any, int, int]]):
-        self._programs, self._pieces = programs, pieces
+    def __init__(self, pieces: list[tuple[TargetPrograms, list[tuple[Any, int, int]], np.ndarray]]):
+        self._pieces = pieces
 
     def wait(self) -> Told:
         """The results as NumPy arrays."""
-        return _joined([self._programs.read("learn", *piece) for piece in self._pieces])
+        outcomes, members = [], []
+        for programs, told, answers in self._pieces:
+            parts = [programs.read(*one) for one in told]
+            whole = parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+            if len(answers) != len(whole.members):
+                whole = jax.tree.map(lambda leaf, answers=answers: leaf[answers], whole)
+            outcomes.append(whole.outcome)
+            members.append(whole.members)
+        return Told(tuple(outcomes), members[0] if len(members) == 1 else np.concatenate(members, axis=1))
 
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
     """The last whole state: predictions from it change nothing and wait for nobody."""
 
-    programs: Programs
+    loop: Loop
+    programs: Programs | None
     held: Any
     keys: Mapping[str, int]
     free: int
@@ -140,19 +172,21 @@ class Reader:
             np.full((count, len(self.known)), np.nan),
             np.ones(count),
         )
-        slots = np.array([min(self.keys.get(key, self.free), self.free) for key in keys]) if keys else None
-        told = []
+        slots = np.array([min(self.keys.get(key, self.free), self.free) for key in keys], np.int32) if keys else None
         with jax.enable_x64(True):
+            if self.programs is None:
+                return self.loop.predict(self.held, Feed(rows, slots, resets), LEVEL)[1]
+            told = []
             for first in range(0, count, ASKED_ROWS):
-                part, own, starts = _part((rows, slots, resets), first, ASKED_ROWS)
-                table = self.programs.layout.pack(part, own, starts, ASKED_ROWS)
-                some = self.programs.call("predict", self.held, table, len(part.weight))
-                told.append(self.programs.read("predict", some, ASKED_ROWS, len(part.weight)))
-        return _joined(told)
+                part = jax.tree.map(lambda leaf, at=first: _padded(leaf[at : at + ASKED_ROWS]), (rows, slots, resets))
+                length = min(count - first, ASKED_ROWS)
+                some = self.programs.predict(self.held, *part, length)
+                told.append(jax.tree.map(lambda leaf, n=length: np.asarray(leaf)[:n], some))
+        return told[0] if len(told) == 1 else jax.tree.map(lambda *leaves: np.concatenate(leaves), *told)
 
 
 class LiveTable:
-    """A table learner whose state is packed. One thread calls `learn`; `reader` gives what others may use."""
+    """A table learner whose states stay valid. One thread calls `learn`; `reader` gives what others may use."""
 
     def __init__(self, learner: TableLearner):
         learner.with_limits()
@@ -168,52 +202,68 @@ class LiveTable:
             if learner.keyed:
                 learner.make_room(len(learner.keys) + 1)
                 self._slots = jax.tree.leaves(learner.state)[0].shape[0]
-            asked = (learner.loop, self._slots)
-            if asked not in _PROGRAMS:
-                widths = tuple(past.columns + learner.room for past in learner.pasts)
-                layout = Layout(widths, learner.keyed, learner.options.has_memory)
-                _PROGRAMS[asked] = Programs(learner.loop, Packing(learner.state), layout)
-            self._programs = _PROGRAMS[asked]
-            self._held = self._programs.pack(learner.state)
-            size = sum(leaf.nbytes for leaf in jax.tree.leaves(self._held))
-            self._longest = MANY_ROWS if size <= LARGEST_STATE_BYTES else FEW_ROWS
+            size = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(learner.state))
+            self._programs, self._held = None, learner.state
+            if size <= LARGEST_STATE_BYTES:
+                asked = (learner.loop, self._slots)
+                self._programs = _PROGRAMS.get(asked) or _PROGRAMS.setdefault(asked, Programs(learner))
+                pairs = zip(self._programs.targets, learner.state, strict=True)
+                self._held = tuple(target.pack(own) for target, own in pairs)
+                self._progress = learner.loop.progress(learner.state)
         if self._warm:
             self.warm_up()
 
     def store(self) -> None:
         """Give the learner its state, for a checkpoint or before it grows."""
+        state = self._held
         with jax.enable_x64(True):
-            state = self._programs.unpack(*self._held)
+            if self._programs is not None:
+                pairs = zip(self._programs.targets, self._held, strict=True)
+                state = tuple(target.unpack(*own) for target, own in pairs)
             slots = self.learner.slots if self.learner.keyed else None
             self.learner.state = jax.tree.map(lambda leaf: leaf[:slots], state) if slots else state
 
     def warm_up(self) -> None:
-        """Compile every program there is, by calls with no rows; also after the learner has grown."""
+        """Compile every program there is; also after the learner has grown."""
         self._warm = True
+        width = len(self.learner.scaled)
         with jax.enable_x64(True):
-            for name, length in {("learn", FEW_ROWS), ("learn", self._longest), ("predict", ASKED_ROWS)}:
-                empty = Row(
-                    tuple(np.zeros((0, width)) for width in self._programs.layout.widths),
-                    np.zeros((0, len(self.learner.targets))),
-                    np.zeros((0, len(self.learner.targets))),
-                    np.zeros(0),
-                )
-                table = self._programs.layout.pack(empty, np.zeros(0), np.zeros(0), length)
-                jax.block_until_ready(self._programs.call(name, self._held, table, 0))
+            keys = [""] if self.learner.keyed else []
+            resets = np.zeros(1, bool) if self.learner.options.has_memory else None
+            self.reader().predict(np.full((1, width), np.nan), keys, resets)
+            for target, held in zip(self._programs.targets if self._programs else (), self._held, strict=False):
+                for length in {FEW_ROWS, MANY_ROWS}:
+                    columns = target.layout.pack(_no_steps(target.layout), length)
+                    jax.block_until_ready(target.learn(held, columns, 0))
 
-    def learn(self, rows: Row, *, keys: Sequence[str] = (), resets: np.ndarray | None = None) -> Learned:
-        """Predict each row, then learn it."""
-        slots = self._slots_of(keys) if self.learner.keyed else None
-        pieces = []
+    def learn(self, rows: Row, *, keys: Sequence[str] = (), resets: np.ndarray | None = None) -> Any:
+        """Predict each row, then learn it; `wait` for what was told."""
+        slots = self._slots_of(keys).astype(np.int32) if self.learner.keyed else None
         with jax.enable_x64(True):
-            for first in range(0, len(rows.weight), self._longest):
-                part, own, starts = _part((rows, slots, resets), first, self._longest)
-                count = len(part.weight)
-                length = FEW_ROWS if count <= FEW_ROWS else self._longest
-                table = self._programs.layout.pack(part, own, starts, length)
-                self._held, told = self._programs.call("learn", self._held, table, count)
-                pieces.append((told, length, count))
-        return Learned(self._programs, pieces)
+            if self._programs is None:
+                self.learner.state = jax.tree.map(jnp.copy, self._held)  # the stages take their state over
+                pending = self.learner.learn(rows, keys=keys, resets=resets)
+                self._held = self.learner.state
+                return pending
+            if resets is None and self.learner.options.has_memory:
+                resets = np.zeros(len(rows.weight), bool)
+            feed, after, pieces = Feed(rows, slots, resets), list(self._held), []
+            for position, target in enumerate(self._programs.targets):
+                progress = self._progress[position]
+                steps, answers = self.learner.loop.steps(feed, position, progress)
+                told, total = [], len(steps.target)
+                for first, last in spans(total, progress.steps, MANY_ROWS):
+                    part = steps
+                    if last - first < total:
+                        part = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], steps)
+                    length = FEW_ROWS if last - first <= FEW_ROWS else MANY_ROWS
+                    table = target.layout.pack(part, length)
+                    after[position], one = target.learn(after[position], table, last - first)
+                    told.append((one, length, last - first))
+                progress.steps += total
+                pieces.append((target, told, answers))
+            self._held = tuple(after)
+        return Learned(pieces)
 
     def add_classes(self, position: int, count: int) -> None:
         """Room for at least so many classes of a target."""
@@ -230,6 +280,7 @@ class LiveTable:
             now = [own.inputs() for own in learner.pasts]
             past = lambda key: now  # noqa: E731
         return Reader(
+            loop=learner.loop,
             programs=self._programs,
             held=self._held,
             keys=learner.keys,
@@ -249,11 +300,12 @@ class LiveTable:
         return np.array([self.learner.slot(key) for key in keys])
 
 
-def _part(rows: Any, first: int, length: int) -> Any:
-    if first == 0 and len(rows[0].weight) <= length:
-        return rows
-    return jax.tree.map(lambda leaf: leaf[first : first + length], rows)
+def _no_steps(layout: Layout) -> Steps:
+    none = np.zeros(0)
+    return Steps(np.zeros((0, layout.width)), none, none, none, none, None, none, none)
 
 
-def _joined(parts: list[Told]) -> Told:
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+def _padded(rows: np.ndarray) -> np.ndarray:
+    full = np.zeros((ASKED_ROWS, *rows.shape[1:]), rows.dtype)
+    full[: len(rows)] = rows
+    return full

@@ -46,41 +46,69 @@ class Past:
     def inputs(self, key: str = "") -> np.ndarray:
         """The inputs of the next row of this key; NaN, that is missing, where there is no value yet."""
         known = self.known.get(key)
-        row = np.full(self.columns, np.nan)
-        if not known:
-            return row if self.classes == 0 else np.zeros(self.columns)
-        if self.classes > 2:
-            row = np.zeros(self.columns)
-            width = min(self.classes, INDICATORS)
-            for position, lag in enumerate(self.lags[:2]):
-                if lag <= len(known) and known[-lag] < width:
-                    row[position * width + int(known[-lag])] = 1.0
-            return row
-        lags = [*self.lags]
-        if self.named is None:
-            lags += [self.season + step if self.season else 0 for step in range(SEASONAL_LAGS)]
-        values = [known[-lag] if 0 < lag <= len(known) else np.nan for lag in lags]
+        history = np.array([known[-lag] for lag in range(min(len(known), max(self._used)), 0, -1)] if known else [])
+        return self._inputs(history, np.array([len(history)]))[0]
+
+    @property
+    def _used(self) -> list[int]:
+        """The lags in use now; 0 for one that waits for a period."""
+        if self.named is not None or self.classes > 2:
+            return [*self.lags]
+        return [*self.lags, *(self.season + step if self.season else 0 for step in range(SEASONAL_LAGS))]
+
+    def _inputs(self, history: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """The inputs of rows before which the first `places` entries of the history are known."""
+        lags = np.array(self._used[:2] if self.classes > 2 else self._used)
+        at = places[:, None] - lags[None]
+        there = (at >= 0) & (lags > 0)[None]
+        values = np.where(there, np.append(history, np.nan)[np.where(there, at, len(history))], np.nan)
+        if self.classes == 0:
+            return values
         if self.classes == 2:
-            return np.nan_to_num(2.0 * np.array(values) - 1.0)
-        return np.array(values)
+            return np.nan_to_num(2.0 * values - 1.0)
+        width = min(self.classes, INDICATORS)
+        return (values[:, :, None] == np.arange(width)).astype(float).reshape(len(places), -1)
 
     def learn(self, value: float, key: str = "") -> None:
         """One more known target; a missing one repeats nothing and is left out."""
         known = self.known.setdefault(key, deque(maxlen=self._longest))
         known.append(value)
         count = self.counts[key] = self.counts.get(key, 0) + 1
-        due = count >= SHORTEST_SERIES and (count & (count - 1) == 0 or count % (2 * LONGEST_PERIOD) == 0)
-        if self.named is None and self.classes == 0 and due:
+        if self._is_due(count):
             self.season = find_period(np.array(known))
+
+    def _is_due(self, count: int) -> bool:
+        """Whether the period is looked for after so many values."""
+        if self.named is not None or self.classes or count < SHORTEST_SERIES:
+            return False
+        return count & (count - 1) == 0 or count % (2 * LONGEST_PERIOD) == 0
 
     def rows(self, targets: np.ndarray, keys: list[str]) -> np.ndarray:
         """The inputs of consecutive rows whose targets become known one after the other (NaN: not known)."""
         made = np.empty((len(targets), self.columns))
-        for row, value in enumerate(targets):
-            key = keys[row] if keys else ""
-            made[row] = self.inputs(key)
-            if value == value:
-                self.learn(float(value), key)
+        if keys:
+            for row, value in enumerate(targets):
+                made[row] = self.inputs(keys[row])
+                if value == value:
+                    self.learn(float(value), keys[row])
+            return made
+        first = 0
+        while first < len(targets):  # up to the next row after which the period is looked for, all at once
+            count = self.counts.get("", 0)
+            due = next((more for more in range(1, len(targets) - first + 1) if self._is_due(count + more)), None)
+            there = ~np.isnan(targets[first:])
+            reached = np.flatnonzero(np.cumsum(there) == due) if due else np.zeros(0, int)
+            last = first + int(reached[0]) + 1 if len(reached) else len(targets)
+            there = there[: last - first]
+            new = targets[first:last][there]
+            known = self.known.setdefault("", deque(maxlen=self._longest))
+            history = np.concatenate([np.array(known), new])
+            made[first:last] = self._inputs(history, len(known) + np.cumsum(there) - there)
+            if len(new):
+                known.extend(new[:-1].tolist())
+                self.counts[""] = count + len(new) - 1
+                self.learn(float(new[-1]))
+            first = last
         return made
 
     @property

@@ -15,6 +15,8 @@ from natkal.typing import Array
 
 LEVEL = 0.9
 """Coverage of the intervals that are written and scored."""
+HEAVIEST = 16
+"""Limits and ranks are those of the laws of largest weight, a few of hundreds: each evaluation costs time."""
 FARTHEST_LOG = 50.0
 """Limits of a positive number are at most e^50 times the centre: beyond that they say nothing."""
 
@@ -88,12 +90,13 @@ class Number:
         filled = jnp.where(known, value, prediction.mean[0])
         log_prob = prediction.log_prob_one(filled) - (value if self.log else 0.0)
         mean, spread = prediction.mean[0], jnp.sqrt(prediction.cov[0, 0])
-        low, high = _limits(prediction, level)
+        few = prediction.heaviest(HEAVIEST)
+        low, high = _limits(few, level)
         if self.log:
             farthest = jnp.minimum(FARTHEST_LOG, 10 * spread)
             low, high = (jnp.exp(jnp.clip(end, mean - farthest, mean + farthest)) for end in (low, high))
             mean, spread = jnp.exp(mean), jnp.exp(mean) * jnp.minimum(spread, FARTHEST_LOG)
-        return _outcome(mean, spread, low, high, log_prob, prediction.cdf_one(filled), known)
+        return _outcome(mean, spread, low, high, log_prob, few.cdf_one(filled), known)
 
 
 @dataclasses.dataclass(frozen=True)

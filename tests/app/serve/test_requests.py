@@ -114,6 +114,8 @@ def test_rows_that_wait_are_limited_and_what_timed_out_is_not_learned(tmp_path):
         thread.join()
     assert [answer.status_code for answer in answers] == [429, 429]
     go_on.set()
+    while service.waiting_rows:
+        pass
     assert client.post("/learn", json=ROW).json() == {"learned": 1, "rows": 2}
     service.close()
 
