@@ -13,6 +13,7 @@ from natkal.app.cli.learn import learn
 from natkal.app.cli.plan import plan
 from natkal.app.cli.predict import predict
 from natkal.app.cli.report import report
+from natkal.app.cli.serve import serve
 from natkal.app.cli.stopping import watch
 from natkal.app.cli.verify import verify
 
@@ -29,6 +30,7 @@ app.command()(plan)
 app.command()(predict)
 app.command()(forecast)
 app.command()(report)
+app.command()(serve)
 app.command()(verify)
 
 

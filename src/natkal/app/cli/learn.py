@@ -119,6 +119,7 @@ def learn(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into the run.")] = True,
+    live: Annotated[bool, typer.Option("--live", help="Show a live page of the run (needs natkal[serve]).")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Learn from a stream: every row is predicted, then learned from. Leaves checkpoints, metrics and a report."""
@@ -174,15 +175,22 @@ def learn(
             with (
                 stop_on_signals(lambda number: f"stopped in the middle of a block; {hint}") as stopped,
                 stream_progress(source, rows_before, quiet=as_json) as progress,
+                _live_page(live) as tell,
             ):
+
+                def told(session: "Session") -> None:
+                    progress(session)
+                    tell(session)
+
                 done = session.run(
                     source,
                     first,
                     checkpoint_rows=rows,
                     checkpoint_seconds=seconds,
                     stop=lambda: stopped() is not None,
-                    report=progress,
+                    report=told,
                 )
+                tell(session, finished=True)
             taken = time.perf_counter() - started
             result = _result(session, source.files, taken, session.counts.read - rows_before, done)
             if report and done:
@@ -263,6 +271,26 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
 
         err.print(f"[red]error:[/] {escape(printable(str(error)))}", soft_wrap=True, markup=True)
         raise typer.Exit(1) from error
+
+
+@contextmanager
+def _live_page(wanted: bool) -> Iterator[Callable[..., None]]:
+    """A page that shows the run while it learns, where it is wanted; what it is told of the run."""
+    if not wanted:
+        yield lambda session, finished=False: None
+        return
+    from natkal.app.cli.serve import check_installed
+
+    check_installed("--live")
+    from natkal.app.serve.live import live_page
+
+    with live_page() as (page, address):
+        err.print(f"live page: {address}", markup=False)
+        if err.is_terminal:
+            import webbrowser
+
+            webbrowser.open(address)
+        yield page.tell
 
 
 def interval(text: str) -> tuple[int | None, float | None]:
