@@ -11,6 +11,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal import families as families
     from natkal import models as models
     from natkal import paper as paper
+    from natkal.app.api import Run as Run
+    from natkal.app.api import learn as learn
+    from natkal.app.api import load_run as load_run
     from natkal.curvature import blocks as blocks
     from natkal.curvature import dense as dense
     from natkal.curvature import diagonal as diagonal
@@ -66,6 +69,9 @@ _HOME = {
     "families": "natkal",
     "models": "natkal",
     "paper": "natkal",
+    "Run": "natkal.app.api",
+    "learn": "natkal.app.api",
+    "load_run": "natkal.app.api",
     "auto": "natkal.learners",
     "bank": "natkal.learners",
     "monitor": "natkal.learners",

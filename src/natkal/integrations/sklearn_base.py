@@ -14,7 +14,7 @@ from sklearn.utils.validation import (
 )
 
 from natkal.integrations.estimator_core import PortableLearner, options_of
-from natkal.integrations.frames import FrameColumns, has_other_than_numbers
+from natkal.integrations.frame_columns import FrameColumns, has_other_than_numbers
 from natkal.tabular.coefficients import Coefficients, coefficients
 from natkal.tabular.table_learner import TargetShape
 from natkal.tabular.tasks import Outcome

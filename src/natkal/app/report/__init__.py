@@ -11,8 +11,13 @@ def write_report(session: Session, path: Path | None = None, *, seconds: float |
     """Write the report of a run, `report.html` in its folder unless told otherwise; returns where."""
     where = session.folder / "report.html" if path is None else path
     where.parent.mkdir(parents=True, exist_ok=True)
-    where.write_text(page(session, gather(session), seconds), encoding="utf-8")
+    where.write_text(report_text(session, seconds=seconds), encoding="utf-8")
     return where
 
 
-__all__ = ["write_report"]
+def report_text(session: Session, *, seconds: float | None = None) -> str:
+    """The report of a run as one HTML document."""
+    return page(session, gather(session), seconds)
+
+
+__all__ = ["report_text", "write_report"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from natkal.app.reading.first_rows import look
-from natkal.app.reading.source import STDIN, Source
+from natkal.app.reading.source import STDIN, RowSource
 from natkal.app.session import checkpoint, snapshot
 from natkal.app.session.metrics import RECENT, Metrics, record
 from natkal.app.session.outputs import Appender
@@ -66,7 +66,7 @@ class Session:
 
     @classmethod
     def begin(
-        cls, folder: Path, settings: Settings, source: Source, looked: tuple[Schema, list[Rows]] | None = None
+        cls, folder: Path, settings: Settings, source: RowSource, looked: tuple[Schema, list[Rows]] | None = None
     ) -> tuple["Session", list[Rows]]:
         """A new run: the schema comes from the first rows (`look`), which are returned to be learned."""
         schema, first = look(settings, source) if looked is None else looked
@@ -74,7 +74,7 @@ class Session:
             check_memory(settings)
             encoder = Encoder(schema)
             session = cls(folder, settings, encoder, make_learner(settings, encoder))
-            session.files = [name if name == STDIN else str(Path(name).absolute()) for name in source.files]
+            session.files = list(source.names)
             session._open({})
         except StreamError:
             source.close()
@@ -113,7 +113,7 @@ class Session:
 
     def run(
         self,
-        source: Source,
+        source: RowSource,
         first: list[Rows],
         *,
         checkpoint_rows: int | None = None,
@@ -411,7 +411,7 @@ def _members(learner: TableLearner) -> list[str]:
     return learner.member_names if len(learner.targets) == 1 and not learner.options.single else []
 
 
-def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
+def _chain(first: list[Rows], source: RowSource) -> Iterator[Rows]:
     """The rows already read, then the others."""
     yield from first
     while (rows := source.read()) is not None:
