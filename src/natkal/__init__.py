@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.drivers import fleet as fleet
     from natkal.drivers import live as live
     from natkal.drivers import load as load
+    from natkal.drivers import predict_many as predict_many
     from natkal.drivers import refine as refine
     from natkal.drivers import run as run
     from natkal.drivers import save as save
@@ -101,6 +102,7 @@ _HOME = {
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
     "plan": "natkal.engine",
+    "predict_many": "natkal.drivers",
     "refine": "natkal.drivers",
     "robust": "natkal.engine",
     "run": "natkal.drivers",

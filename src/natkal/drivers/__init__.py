@@ -4,6 +4,7 @@ from natkal.drivers.cache import compilation_cache
 from natkal.drivers.distance import Distance, distance
 from natkal.drivers.fleet import Fleet, FleetState, fleet
 from natkal.drivers.live import Live, live
+from natkal.drivers.predict_many import predict_many
 from natkal.drivers.refine import refine
 from natkal.drivers.run import run
 from natkal.drivers.storage import StorageError, load, save
@@ -19,6 +20,7 @@ __all__ = [
     "fleet",
     "live",
     "load",
+    "predict_many",
     "refine",
     "run",
     "save",

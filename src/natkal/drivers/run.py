@@ -56,7 +56,7 @@ def run(
     boundaries = None if resets is None else check_resets(resets, len(targets))
     row = jax.tree.map(lambda leaf: leaf[0], inputs) if len(targets) else inputs
     inputs, targets = jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets)
-    with explain_shapes(lambda row: learner.predict(state, row), row):
+    with explain_shapes(learner, state, row):
         if batch_size > 1:
             check_batchable(learner)
             state, info = _run_batches(learner, state, inputs, targets, batch_size)
