@@ -1,7 +1,7 @@
 """Checks of shapes and values, made once, on the host, by the drivers; messages name the row and the value."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -80,27 +80,28 @@ def check_resets(resets: Any, count: int) -> jax.Array:
 
 
 @contextlib.contextmanager
-def explain_shapes(learner: Learner, state: Any, inputs: Any) -> Iterator[None]:
-    """Say which state or which shape of a row cannot be predicted from, instead of where in the trace it failed."""
+def explain_shapes(predict: Callable[[Any], Any], inputs: Any) -> Iterator[None]:
+    """Say which input shape cannot be predicted from, instead of where in the trace it failed."""
     try:
         yield
-    except (AttributeError, TypeError, ValueError) as failure:
-        _check_state(learner, state, failure)
+    except (TypeError, ValueError) as failure:
         try:
-            jax.eval_shape(learner.predict, state, inputs)
+            jax.eval_shape(predict, inputs)
         except (TypeError, ValueError) as reason:
             shapes = jax.tree.map(jnp.shape, inputs)
             raise ValueError(f"inputs: the model cannot take a row of shape {shapes}: {reason}") from failure
         raise
 
 
-def _check_state(learner: Learner, state: Any, failure: Exception) -> None:
-    """Refuse a state of another type than `init` gives, such as the parameters themselves."""
+@contextlib.contextmanager
+def explain_state(learner: Learner, state: Any) -> Iterator[None]:
+    """Say that a state is not of the type that `init` gives (the parameters, say), instead of what it lacks."""
     try:
+        yield
+    except AttributeError as failure:
         expected = jax.eval_shape(lambda: learner.init())
-    except Exception:
-        return
-    if not isinstance(state, type(expected)):
+        if isinstance(state, type(expected)):
+            raise
         raise TypeError(
             f"state: got {type(state).__name__}, and learner.init() gives {type(expected).__name__}; "
             "pass learner.init(params) to start from parameters"

@@ -129,7 +129,7 @@ class Live:
     def step(self, inputs: Any, target: Any) -> Any:
         """Predict, observe, learn; what the observation told, as Python numbers and NumPy arrays."""
         check_observation(self.learner, inputs, target)
-        with explain_shapes(self.learner, self._shapes, inputs):
+        with explain_shapes(lambda row: self.learner.predict(self._shapes, row), inputs):
             return self.step_unchecked(inputs, target)
 
     def step_unchecked(self, inputs: Any, target: Any) -> Any:
@@ -142,7 +142,7 @@ class Live:
     def predict(self, inputs: Any) -> Prediction:
         """What is expected of the next y for these inputs; learns nothing."""
         check_observation(self.learner, inputs)
-        with explain_shapes(self.learner, self._shapes, inputs):
+        with explain_shapes(lambda row: self.learner.predict(self._shapes, row), inputs):
             return self._expect(self._held, inputs)
 
     def _step(self, words: Array, large: tuple[Array, ...], inputs: Any, target: Any) -> tuple[Any, Any]:

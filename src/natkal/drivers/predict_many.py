@@ -6,12 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from natkal.drivers.checks import as_arrays, check_learner, check_rows, explain_shapes
+from natkal.drivers.checks import as_arrays, check_learner, check_rows, explain_shapes, explain_state
 from natkal.engine.protocol import Learner
 
 
 def predict_many(learner: Learner, state: Any, inputs: Any) -> Any:
-    """The prediction for each row of `inputs`, stacked: `.mean` (n, K), `.interval(0.9)`, `.probabilities` (n, classes).
+    """The prediction for each row of `inputs`, stacked: `.mean` (n, K), `.interval(0.9)`, `.probabilities`.
 
     The same as `jax.vmap(learner.predict, in_axes=(None, 0))(state, inputs)`, compiled once for each number of rows.
     `inputs` is an array, a list of rows, a frame of numbers, or a pytree of arrays with one row per observation.
@@ -25,7 +25,8 @@ def predict_many(learner: Learner, state: Any, inputs: Any) -> Any:
     """
     check_learner(learner, state)
     rows = jax.tree.map(jnp.asarray, check_rows(as_arrays(inputs, None)[0]))
-    with explain_shapes(learner, state, jax.tree.map(lambda leaf: leaf[0], rows)):
+    first = jax.tree.map(lambda leaf: leaf[0], rows)
+    with explain_state(learner, state), explain_shapes(lambda row: learner.predict(state, row), first):
         return _compiled(learner)(state, rows)
 
 
