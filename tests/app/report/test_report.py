@@ -61,7 +61,7 @@ def test_one_whole_file(page):
     assert len(checker.marks) == 8
     assert min(checker.marks) > 0
     assert "&lt;d&gt;.csv" in text
-    assert "read 301 = learned 300 + rejected 1 + skipped 0" in text
+    assert "read 301 = learned 300 (99.7%) + rejected 1 (0.3%) + skipped 0" in text
     assert "prefers-color-scheme:dark" in text
     assert len(text) < 200_000
 

@@ -201,9 +201,7 @@ def _views(session: Session, facts: Facts) -> str:
 
 def _rejects(session: Session) -> str:
     counts = session.counts
-    line = (
-        f"read {counts.read:,} = learned {counts.learned:,} + rejected {counts.rejected:,} + skipped {counts.skipped:,}"
-    )
+    line = counts.accounting()
     body = "".join(
         f'<tr><td>{escape(reason)}</td><td class="n">{count:,}</td></tr>'
         for reason, count in sorted(session.reasons.items(), key=lambda entry: -entry[1])[:20]
