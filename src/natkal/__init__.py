@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal import families as families
     from natkal import models as models
     from natkal import paper as paper
+    from natkal import plot as plot
     from natkal.app.api import Run as Run
     from natkal.app.api import learn as learn
     from natkal.app.api import load_run as load_run
@@ -63,13 +64,14 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.models import sensitivity as sensitivity
     from natkal.models import static_model as static_model
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "curvature": "natkal",
     "families": "natkal",
     "models": "natkal",
     "paper": "natkal",
+    "plot": "natkal",
     "Run": "natkal.app.api",
     "learn": "natkal.app.api",
     "load_run": "natkal.app.api",

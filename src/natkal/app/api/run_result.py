@@ -14,7 +14,7 @@ from natkal.app.api.answers import Answers
 from natkal.app.api.calls import TemporaryFolder, table_call
 from natkal.app.reading.memory import open_data
 from natkal.app.report import report_text
-from natkal.app.report.facts import metrics_path, read_metrics, relevance
+from natkal.app.report.facts import calibration, metrics_path, read_metrics, relevance
 from natkal.app.session import checkpoint
 from natkal.app.session.pace import progress_line
 from natkal.app.session.predict_rows import predictions
@@ -89,6 +89,14 @@ class Run:
     def history(self) -> dict[str, np.ndarray]:
         """The same figures window by window; `row` is the last row of each."""
         return read_metrics(metrics_path(self._session))
+
+    @property
+    def calibration(self) -> dict[str, np.ndarray]:
+        """Of the first target. Classes: rows, mean probability and share of hits in each tenth of the probability.
+
+        Numbers: the share of rows in each tenth of their predicted law, flat if all is right.
+        """
+        return calibration(self._session.metrics.parts[0])
 
     @cached_property
     def relevance(self) -> dict[str, float]:
