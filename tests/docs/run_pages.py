@@ -68,7 +68,7 @@ def _importable(name: str) -> bool:
 def _doctest(code: str, namespace: dict, where: str, line: int) -> None:
     test = doctest.DocTestParser().get_doctest(code, namespace, where, where, line - 1)
     test.globs = namespace  # one namespace for the page, not a copy
-    failed, _ = doctest.DocTestRunner(verbose=False).run(test, clear_globs=False)
+    failed, _ = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, clear_globs=False)
     if failed:
         raise SystemExit(f"{where}: {failed} examples gave another answer")
 
