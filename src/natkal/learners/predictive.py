@@ -68,11 +68,15 @@ class Laws(Protocol):
         """The memory before any observation."""
         ...
 
-    def laws(self, memory: Any, prediction: FilterPrediction) -> Any:
+    def needed(self, prediction: Any) -> Any:
+        """The prediction without what the laws do not look at."""
+        ...
+
+    def laws(self, memory: Any, prediction: Any) -> Any:
         """All laws, along a leading axis."""
         ...
 
-    def observe(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
+    def observe(self, memory: Any, prediction: Any, y: Event) -> Any:
         """The memory after y."""
         ...
 
@@ -105,6 +109,10 @@ class _Plain:
         """Themselves."""
         return self
 
+    def needed(self, prediction: Any) -> Any:
+        """All of it."""
+        return prediction
+
 
 class _Memoryless(_Plain):
     """Laws that learn nothing of their own, of targets that are not rescaled."""
@@ -113,7 +121,7 @@ class _Memoryless(_Plain):
         """Nothing."""
         return ()
 
-    def observe(self, memory: tuple[()], prediction: FilterPrediction, y: Event) -> tuple[()]:
+    def observe(self, memory: tuple[()], prediction: Any, y: Event) -> tuple[()]:
         """Nothing to learn."""
         return memory
 
@@ -136,13 +144,16 @@ class PlugIn(_Memoryless):
     family: Family
     count = 1
 
-    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> OwnLaw:
-        """One."""
+    def needed(self, prediction: Any) -> Any:
+        """Natural parameters and moments."""
         cov = None if self.family.support == "classes" else prediction.cov
         if cov is None and self.family.support != "classes":
             cov = self.family.cov(prediction.natural)
-        law = OwnLaw(natural=prediction.natural, moments=Moments(mean=prediction.mean, cov=cov))
-        return jax.tree.map(lambda leaf: leaf[None], law)
+        return OwnLaw(natural=prediction.natural, moments=Moments(mean=prediction.mean, cov=cov))
+
+    def laws(self, memory: tuple[()], prediction: Any) -> Any:
+        """One."""
+        return jax.tree.map(lambda leaf: leaf[None], prediction)
 
     def log_prob(self, law: OwnLaw, y: Event) -> Float[Array, ""]:
         """The family's."""
@@ -176,9 +187,13 @@ class Tempered(_Memoryless):
         """One for each temperature."""
         return len(self.temperatures)
 
-    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> Float[Array, "v k"]:
+    def needed(self, prediction: FilterPrediction) -> Float[Array, " k"]:
+        """nu."""
+        return prediction.natural
+
+    def laws(self, memory: tuple[()], prediction: Float[Array, " k"]) -> Float[Array, "v k"]:
         """nu / T."""
-        return prediction.natural[None] / jnp.asarray(self.temperatures, prediction.natural.dtype)[:, None]
+        return prediction[None] / jnp.asarray(self.temperatures, prediction.dtype)[:, None]
 
     def log_prob(self, law: Float[Array, " k"], y: Event) -> Float[Array, ""]:
         """The family's."""
@@ -219,12 +234,14 @@ class SameMean(_Memoryless):
         """One for each dispersion."""
         return len(self.dispersions)
 
-    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> Spread:
+    def needed(self, prediction: FilterPrediction) -> Float[Array, " k"]:
+        """The mean."""
+        return prediction.mean
+
+    def laws(self, memory: tuple[()], prediction: Float[Array, " k"]) -> Spread:
         """The member's mean, each dispersion."""
-        dispersions = jnp.asarray(self.dispersions, prediction.mean.dtype)
-        return Spread(
-            mean=jnp.broadcast_to(prediction.mean, (self.count, *prediction.mean.shape)), dispersion=dispersions
-        )
+        dispersions = jnp.asarray(self.dispersions, prediction.dtype)
+        return Spread(mean=jnp.broadcast_to(prediction, (self.count, *prediction.shape)), dispersion=dispersions)
 
     def log_prob(self, law: Spread, y: Event) -> Float[Array, ""]:
         """That of the law of this dispersion; the limiting law where it is infinite."""
@@ -303,7 +320,11 @@ class Student(_Plain):
             squares=jnp.ones(shape, dtype),
         )
 
-    def laws(self, memory: Noise, prediction: FilterPrediction) -> StudentLaw:
+    def needed(self, prediction: FilterPrediction) -> Moments:
+        """Mean and covariance."""
+        return Moments(prediction.mean, prediction.cov)
+
+    def laws(self, memory: Noise, prediction: Moments) -> StudentLaw:
         """Each rate's mean with each memory's noise, at each width."""
         assert prediction.cov is not None
         shape = (len(self.rates), len(self.memories), len(self.widths))
@@ -321,7 +342,7 @@ class Student(_Plain):
             log_factors=jnp.broadcast_to(factors[None, :, None], (*shape, size + 1)).reshape(-1, size + 1),
         )
 
-    def observe(self, memory: Noise, prediction: FilterPrediction, y: Event) -> Noise:
+    def observe(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
         """n <- d n + 1, sum <- d sum + e' Q^-1 e / k, level <- level + a e; what is missing says nothing."""
         assert prediction.cov is not None
         residual, cov, present = _present(prediction.mean, prediction.cov, y)
@@ -416,11 +437,15 @@ class Counted:
         """The same memory."""
         return self.inner.start(dtype)
 
-    def laws(self, memory: Any, prediction: FilterPrediction) -> Any:
+    def needed(self, prediction: Any) -> Any:
+        """The same."""
+        return self.inner.needed(prediction)
+
+    def laws(self, memory: Any, prediction: Any) -> Any:
         """The same laws."""
         return self.inner.laws(memory, prediction)
 
-    def observe(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
+    def observe(self, memory: Any, prediction: Any, y: Event) -> Any:
         """The noise of y, whatever it counts for; nothing where it counts for nothing."""
         return self.inner.observe(memory, prediction, jnp.where(y[1] > 0, y[0], jnp.nan))
 

@@ -29,10 +29,18 @@ class ScaledState(NamedTuple):
     first_inputs: Any
     first_targets: Any
     rows: Array
-    bank: BankState
+    bank: Any  # BankState, or () while only the scales are at work
 
     def __repr__(self) -> str:
         return f"ScaledState(rows={self.rows}, bank={self.bank!r})"
+
+
+class Standard(NamedTuple):
+    """A row as the bank sees it, and the units of its target: location and scale, None where it has none."""
+
+    inputs: Any
+    target: Any
+    units: tuple[Array, Array] | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,7 +77,7 @@ class Scaled:
             ),
             targets=scales.start(shape, dtype) if self._has_units else None,
             first_inputs=jax.tree.map(kept, self.example),
-            first_targets=jnp.full((FIRST_ROWS, *self.outputs.event_shape), jnp.nan, dtype) if self._warms_up else None,
+            first_targets=jnp.full((FIRST_ROWS, *self.outputs.event_shape), jnp.nan, dtype) if self.warms_up else None,
             rows=jnp.zeros((), jnp.int32),
             bank=bank,
         )
@@ -77,68 +85,88 @@ class Scaled:
     @jit_method
     def predict(self, state: ScaledState, inputs: Any) -> Mixture:
         """The predictive law of the next y for these inputs; learns nothing."""
-        inputs = as_precision(state.bank.log_weights.dtype, inputs)
-        seen = self._seen(state, inputs)
-        return self._in_users_units(state, self.bank.predict(state.bank, self._standardised(seen, inputs)))
+        asked = self.standardise_only(state, as_precision(state.bank.log_weights.dtype, inputs))
+        return self.in_users_units(self.bank.predict(state.bank, asked.inputs), asked.units)
 
     @jit_method
     def step(self, state: ScaledState, inputs: Any, target: Any) -> tuple[ScaledState, BankInfo]:
         """Predict, observe, learn. A NaN target is only predicted."""
         inputs, target = as_precision(state.bank.log_weights.dtype, (inputs, jnp.asarray(target)))
-        y = as_float(value_of(self.outputs, target), state.bank.log_weights.dtype)
+        after, now = self.standardise(state._replace(bank=()), inputs, target)
+        if not self.warms_up:
+            bank, info = self.bank.step(state.bank, now.inputs, now.target)
+            return after._replace(bank=bank), self._told(now, info, target)
+        # the first rows are predicted only; with the last of them all are learned, in the scales they made together
+        replayed = jnp.where((after.rows == FIRST_ROWS) & (state.rows < FIRST_ROWS), FIRST_ROWS, 0)
+
+        def learn(turn: Array, carried: tuple[BankState, BankInfo]) -> tuple[BankState, BankInfo]:
+            bank, info = carried
+            kept = jax.tree.map(lambda leaf: leaf[jnp.maximum(turn - 1, 0)], (after.first_inputs, after.first_targets))
+            again = self.standardise_again(after, *kept)
+            row = jax.tree.map(
+                lambda present, old: jnp.where(turn == 0, present, old),
+                (now.inputs, now.target),
+                (again.inputs, again.target),
+            )
+            bank, told = self.bank.step(bank, *row)
+            return bank, jax.tree.map(lambda new, old: jnp.where(turn == 0, new, old), told, info)
+
+        shapes = jax.eval_shape(self.bank.step, state.bank, now.inputs, now.target)[1]
+        silent = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        bank, info = jax.lax.fori_loop(0, 1 + replayed, learn, (state.bank, silent))
+        return after._replace(bank=bank), self._told(now, info, target)
+
+    def standardise(self, state: ScaledState, inputs: Any, target: Array) -> tuple[ScaledState, "Standard"]:
+        """The scales after a row, and the row as the bank sees it: inputs scaled by all rows up to this one, a real
+        target by the earlier ones and NaN among the first rows. `state` without the bank's.
+        """
+        dtype = target.dtype
+        y = as_float(value_of(self.outputs, target), dtype)
         # a row without a target is no first row of a real target: it is predicted and not kept
-        counted = ~jnp.all(jnp.isnan(y)) if self._warms_up else jnp.ones((), bool)
+        counted = ~jnp.all(jnp.isnan(y)) if self.warms_up else jnp.ones((), bool)
         rows = state.rows + counted
         slot = jnp.minimum(state.rows, FIRST_ROWS - 1)
-        warming = state.rows < FIRST_ROWS
-        kept_now = warming & counted
+        kept_now = (state.rows < FIRST_ROWS) & counted
         first_inputs = jax.tree.map(
             lambda kept, leaf: jnp.where(kept_now, kept.at[slot].set(leaf), kept), state.first_inputs, inputs
         )
-        seen = self._seen(state, inputs)
         full = (rows == FIRST_ROWS) & kept_now
+        seen = self._seen(state, inputs)
         seen = jax.lax.cond(full, lambda: self._settled(seen, first_inputs), lambda: seen)
         scaled = self._standardised(seen, inputs)
         if not self._has_units:
-            bank, info = self.bank.step(state.bank, scaled, target)
-            return ScaledState(seen, None, first_inputs, None, rows, bank), info
+            return ScaledState(seen, None, first_inputs, None, rows, ()), Standard(scaled, target, None)
         weighted = self.outputs.unweighted is not self.outputs
         seen_y = jnp.where(target[1] > 0, y, jnp.nan) if weighted else y
         assert state.targets is not None
         targets = scales.observe(state.targets, seen_y)
-        if not self._warms_up:
-            location, scale = self.target_units(state)
-            bank, info = self.bank.step(state.bank, scaled, self._target(target, (y - location) / scale))
-            info = self._told(state, info, y)
-            return ScaledState(seen, targets, first_inputs, None, rows, bank), info
-        first_targets = jnp.where(
-            kept_now,
-            state.first_targets.at[slot].set(jnp.reshape(target, state.first_targets.shape[1:]).astype(y.dtype)),
-            state.first_targets,
-        )
-        targets = jax.lax.cond(
-            full, lambda: scales.settle(targets, first_targets[:, 0] if weighted else first_targets), lambda: targets
-        )
-        # the first rows are predicted only; with the last of them all are learned, in the scales they made together
-        replayed = jnp.where(full, FIRST_ROWS, 0)
-        after = ScaledState(seen, targets, first_inputs, first_targets, rows, state.bank)
-        location, scale = self.target_units(after)
-        own_location, own_scale = self.target_units(state)
-        now = self._target(target, jnp.where(warming, jnp.nan, (y - own_location) / own_scale))
+        units = self.target_units(state)
+        standard = (y - units[0]) / units[1]
+        first_targets = None
+        if self.warms_up:
+            standard = jnp.where(state.rows < FIRST_ROWS, jnp.nan, standard)
+            first_targets = jnp.where(
+                kept_now,
+                state.first_targets.at[slot].set(jnp.reshape(target, state.first_targets.shape[1:])),
+                state.first_targets,
+            )
+            first = first_targets[:, 0] if weighted else first_targets
+            targets = jax.lax.cond(full, lambda: scales.settle(targets, first), lambda: targets)
+        after = ScaledState(seen, targets, first_inputs, first_targets, rows, ())
+        return after, Standard(scaled, self._target(target, standard), units)
 
-        def learn(turn: Array, carried: tuple[BankState, BankInfo]) -> tuple[BankState, BankInfo]:
-            bank, info = carried
-            kept = jax.tree.map(lambda leaf: leaf[jnp.maximum(turn - 1, 0)], (first_inputs, first_targets))
-            old = self._target(kept[1], (value_of(self.outputs, kept[1]) - location) / scale)
-            again = (self._standardised(seen, kept[0]), old)
-            row = jax.tree.map(lambda present, old: jnp.where(turn == 0, present, old), (scaled, now), again)
-            bank, told = self.bank.step(bank, *row)
-            return bank, jax.tree.map(lambda new, old: jnp.where(turn == 0, new, old), told, info)
+    def standardise_again(self, state: ScaledState, inputs: Any, target: Array) -> "Standard":
+        """A row in the scales as they are, which it does not change."""
+        scaled = self._standardised(state.inputs, inputs)
+        if not self._has_units:
+            return Standard(scaled, target, None)
+        units = self.target_units(state)
+        return Standard(scaled, self._target(target, (value_of(self.outputs, target) - units[0]) / units[1]), units)
 
-        shapes = jax.eval_shape(self.bank.step, state.bank, scaled, now)[1]
-        silent = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        bank, info = jax.lax.fori_loop(0, 1 + replayed, learn, (state.bank, silent))
-        return after._replace(bank=bank), self._told(state, info, y)
+    def standardise_only(self, state: ScaledState, inputs: Any) -> "Standard":
+        """A row to be predicted: scaled as if it were counted, and not counted; without a target."""
+        units = self.target_units(state) if self._has_units else None
+        return Standard(self._standardised(self._seen(state, inputs), inputs), None, units)
 
     def with_scales(self, state: ScaledState, inputs: Any, targets: np.ndarray) -> ScaledState:
         """A state whose scales are those of all rows of a table (a leading axis), which is known beforehand.
@@ -178,7 +206,8 @@ class Scaled:
             prediction = self.bank.forecast(
                 state.bank, self._standardised(state.inputs, inputs), horizon, standard_feed
             )
-        return jax.vmap(lambda one: self._in_users_units(state, one))(prediction)
+        units = self.target_units(state) if self._has_units else None
+        return jax.vmap(lambda one: self.in_users_units(one, units))(prediction)
 
     def sample(self, state: ScaledState, key: Array) -> Params:
         """Parameters of a member, of a model that sees standardised data."""
@@ -212,7 +241,8 @@ class Scaled:
         return self.spread is not None and self.outputs.support in ("real", "count")
 
     @property
-    def _warms_up(self) -> bool:
+    def warms_up(self) -> bool:
+        """Whether the first rows are only predicted, and learned together once their scale is known."""
         return self._has_units and self.outputs.support == "real"
 
     def _seen(self, state: ScaledState, inputs: Any) -> Any:
@@ -247,19 +277,21 @@ class Scaled:
         unknown = jnp.maximum(jnp.abs(centre), expected)
         return centre, jnp.where(deviation > 0, deviation, unknown)
 
-    _units = target_units
+    def in_users_units(self, mixture: Mixture, units: tuple[Array, Array] | None) -> Mixture:
+        """A prediction of the bank in the units of the targets."""
+        return mixture if units is None else mixture.rescaled(*units)
 
-    def _in_users_units(self, state: ScaledState, mixture: Mixture) -> Mixture:
-        return mixture.rescaled(*self.target_units(state)) if self._has_units else mixture
-
-    def _told(self, state: ScaledState, info: BankInfo, y: Array) -> BankInfo:
+    def _told(self, row: "Standard", info: BankInfo, target: Array) -> BankInfo:
         """What the observation told, in the user's units; log p is a density per unit of the user's y."""
-        prediction = self._in_users_units(state, info.prediction)
+        if row.units is None:
+            return info
+        y = as_float(value_of(self.outputs, target), target.dtype)
+        prediction = self.in_users_units(info.prediction, row.units)
         present = ~jnp.isnan(y)
         observed = jnp.any(present)
-        if self._warms_up and self.outputs.event_shape == y.shape:  # an observation without a weight of its own
+        if self.warms_up and self.outputs.event_shape == y.shape:  # an observation without a weight of its own
             # log p(y) = log p(z) - log scale; the first rows have no log p(z), since the bank does not see them
-            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(self.target_units(state)[1]), 0.0))
+            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(row.units[1]), 0.0))
             log_prob = jax.lax.cond(info.observed, lambda: known, lambda: prediction.log_prob_one(y))
         else:
             log_prob = prediction.log_prob_one(y)

@@ -76,7 +76,7 @@ def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False
         groups = tuple(_groups(options, shape, task, keyed))
         laws = laws_for(task.family)
         many = sum(group.size for group in groups) > 2
-        selection = Selection() if many and options.budget != "best" else None
+        selection = Selection() if many and not keyed and options.budget != "best" else None
     bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
     example = Inputs(np.zeros(shape.columns), np.zeros((), np.int32))
     mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.compiling import run_once
 from natkal.drivers.storage import array_template, restored, state_arrays
 from natkal.tabular.choose import Inputs, Shape, make_learner, member_names
-from natkal.tabular.loop import Feed, Loop, Pending, Row, Told
+from natkal.tabular.loop import Feed, Loop, Pending, Progress, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
 from natkal.tabular.past import Past
 from natkal.tabular.resize import resized
@@ -62,10 +63,10 @@ class TableLearner:
         """How many classes of each target are known by now."""
         self.keys: dict[str, int] = {}
         self.room = len(self.scaled)
+        self._progress: tuple[Any, list[Progress]] | None = None
         self._build()
         with jax.enable_x64(True):
-            self._start = jax.jit(self.loop.init)()
-            self.state: Any = _spread(self._start, FIRST_SLOTS) if keyed else jax.jit(self.loop.init)()
+            self.state: Any = _spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
 
     # -- what the learner is made of ---------------------------------------------------------------------------------
 
@@ -173,8 +174,16 @@ class TableLearner:
         """Predict each row, then learn it (or, with `late`, the row whose label has come by then)."""
         slots = self._slots(keys) if self.keyed else None
         with jax.enable_x64(True):
-            self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots))
+            progress = self._where()
+            self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots), progress)
+            self._progress = (self.state, progress)
         return pending
+
+    def _where(self) -> list[Progress]:
+        """Where each target stands, read from the state after anything but `learn` has changed it."""
+        if self._progress is None or self._progress[0] is not self.state:
+            self._progress = (self.state, self.loop.progress(self.state))
+        return self._progress[1]
 
     def predict(self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None, level: float | None = None) -> Told:
         """Predictions without learning; a key never seen gets what every model starts from.
@@ -218,12 +227,11 @@ class TableLearner:
     def _rebuild(self, old: Loop) -> None:
         self._build()
         with jax.enable_x64(True):
-            self._start = jax.jit(self.loop.init)()
             move = lambda state: tuple(  # noqa: E731
                 resized(small, own, large)
                 for small, own, large in zip(old.learners, state, self.loop.learners, strict=True)
             )
-            self.state = jax.jit(jax.vmap(move) if self.keyed else move)(self.state)
+            self.state = run_once(jax.vmap(move) if self.keyed else move, self.state)
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
@@ -244,7 +252,7 @@ class TableLearner:
         while size < needed:
             size *= 2
         if size > have:
-            more = _spread(self._start, size - have)
+            more = _spread(self.loop.start(), size - have)
             self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
 
     def one(self, slot: int | None = None) -> tuple[Any, ...]:
@@ -284,9 +292,8 @@ class TableLearner:
         for past, state in zip(made.pasts, header["pasts"], strict=True):
             past.restore(state)
         made.keys = {str(key): slot for slot, key in enumerate(header["keys"])}
+        made._progress = None
         made._build()
-        with jax.enable_x64(True):
-            made._start = jax.eval_shape(made.loop.init)
         return made
 
     def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
@@ -301,8 +308,7 @@ class TableLearner:
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The state from a checkpoint's arrays, which match `template`."""
         with jax.enable_x64(True):
-            self._start = jax.jit(self.loop.init)()
-            self.state = restored(self._start, arrays)
+            self.state = restored(jax.eval_shape(self.loop.init), arrays)
 
 
 def _spread(state: Any, count: int) -> Any:

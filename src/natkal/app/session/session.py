@@ -1,5 +1,7 @@
 """A run from its first row to its last: read, check, predict, learn, write, and keep a checkpoint to go on from."""
 
+import csv
+import io
 import json
 import time
 from collections import OrderedDict, deque
@@ -353,7 +355,7 @@ class Session:
             paths["metrics"] = Path(self.settings.metrics)
         if self.settings.predictions:
             paths["predictions"] = Path(self.settings.predictions)
-        first = {"metrics": ",".join(self.metrics.names) + "\n", "predictions": self.format.header, "rejects": ""}
+        first = {"metrics": _csv_line(self.metrics.names), "predictions": self.format.header, "rejects": ""}
         inputs = {Path(name).resolve() for name in self.files if name != STDIN}
         for name, path in paths.items():
             if path.resolve() in inputs:
@@ -433,3 +435,10 @@ def _wider(inputs: np.ndarray, width: int) -> np.ndarray:
     """Rows with room for columns that came later, missing in these."""
     missing = np.full((len(inputs), width - inputs.shape[1]), np.nan)
     return np.concatenate([inputs, missing], axis=1) if missing.size else inputs
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    """One line of CSV, quoted where a cell holds a comma."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
