@@ -47,22 +47,34 @@ class Answers:
 
     def like(self, asked: Any) -> Any:
         """A frame of the kind of `asked`; a list of dicts where that is no frame."""
-        columns = self.columns()
         asked = collected(asked)
-        if is_pandas(asked):
-            import pandas
+        return as_table(self.columns(), table_kind(asked), getattr(asked, "index", None))
 
-            return pandas.DataFrame(columns, index=asked.index)
-        if is_polars(asked):
-            import polars
 
-            return polars.DataFrame(columns)
-        if type(asked).__module__.startswith("pyarrow"):
-            import pyarrow
+def table_kind(data: Any) -> str:
+    """Which kind of table this is: pandas, polars, pyarrow, or rows for anything else."""
+    data = collected(data)
+    if is_pandas(data) or is_polars(data):
+        return "pandas" if is_pandas(data) else "polars"
+    return "pyarrow" if type(data).__module__.startswith("pyarrow") else "rows"
 
-            return pyarrow.table(columns)
-        lists = {name: values if isinstance(values, list) else values.tolist() for name, values in columns.items()}
-        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+def as_table(columns: dict[str, Any], kind: str, index: Any = None) -> Any:
+    """Columns as a table of this kind; a list of dicts for rows. `index` is that of a pandas frame."""
+    if kind == "pandas":
+        import pandas
+
+        return pandas.DataFrame(columns, index=index)
+    if kind == "polars":
+        import polars
+
+        return polars.DataFrame(columns)
+    if kind == "pyarrow":
+        import pyarrow
+
+        return pyarrow.table(columns)
+    lists = {name: values if isinstance(values, list) else values.tolist() for name, values in columns.items()}
+    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
 def _spread(values: Any, place: np.ndarray, count: int) -> Any:

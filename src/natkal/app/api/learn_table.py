@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from natkal.app.api.answers import table_kind
 from natkal.app.api.calls import TemporaryFolder, table_call
 from natkal.app.api.run_result import Run
 from natkal.app.reading.memory import open_data
@@ -134,7 +135,7 @@ def learn(
         started = time.perf_counter()
         with progress_line(source, shown=progress) as report:
             session.run(source, first, checkpoint_rows=rows, checkpoint_seconds=seconds, report=report)
-    return Run(session, temporary=temporary, seconds=time.perf_counter() - started)
+    return Run(session, temporary=temporary, seconds=time.perf_counter() - started, kind=table_kind(data))
 
 
 def load_run(path: str | os.PathLike[str], *, model: str | None = None) -> Run:

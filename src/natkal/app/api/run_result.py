@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from natkal.app.api.answers import Answers
+from natkal.app.api.answers import Answers, as_table
 from natkal.app.api.calls import TemporaryFolder, table_call
 from natkal.app.reading.memory import open_data
 from natkal.app.report import report_text
@@ -43,10 +43,18 @@ class Run:
     A prediction never changes the run; `learn` does.
     """
 
-    def __init__(self, session: Session, *, temporary: TemporaryFolder | None = None, seconds: Any = None):
+    def __init__(
+        self,
+        session: Session,
+        *,
+        temporary: TemporaryFolder | None = None,
+        seconds: float | None = None,
+        kind: str = "rows",
+    ):
         self._session = session
         self._temporary = temporary
         self._seconds = seconds
+        self._kind = kind
 
     # -- figures -------------------------------------------------------------------------------------------------------
 
@@ -132,6 +140,22 @@ class Run:
                 stacklevel=2,
             )
         return answers.like(data)
+
+    def forecast(self, horizon: int, future: Any = None, *, level: float = 0.9, key: str | None = None) -> Any:
+        """The next `horizon` rows of each target: median, interval that holds `level` of them, quantiles q05 .. q95.
+
+        `future` has columns of the rows to come that are known (dates, prices), as a table of any kind; dates and
+        running numbers go on by themselves. Of classes, the probability of each. With keys, the rows of all of them,
+        or of one. The answer is a table of the kind that was learned.
+        """
+        from natkal.app.api.ahead import forecast_rows
+
+        if not 0 < level < 1:
+            raise ValueError(f"level: must lie between 0 and 1, got {level!r}")
+        with table_call():
+            rows = forecast_rows(self._session, horizon, future, level, key)
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        return as_table({name: [row.get(name) for row in rows] for name in names}, self._kind)
 
     def learn(self, data: Any, *, progress: bool | None = None) -> "Run":
         """Learn more rows, as if they had followed the others; the run's folder goes on with them."""
