@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from natkal import plot
+
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
-
-from natkal import plot
 
 RNG = np.random.default_rng(0)
 
