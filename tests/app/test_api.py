@@ -7,6 +7,8 @@ import pytest
 
 import natkal as nk
 from natkal.app.cli.learn import learn as command
+from natkal.app.reading.first_rows import look
+from natkal.app.reading.memory import open_data
 from tests.app import support
 
 ONE_FILTER = {"learner": "single", "model": "linear", "sample": 50}
@@ -150,5 +152,5 @@ def test_a_column_of_categories_is_one_even_if_it_holds_numbers():
     frame = as_pandas()
     frame["a"] = (frame["a"] > 0).astype(int).astype("category")
     frame["y"] = frame["y"].astype("category")
-    run = learn(frame)
-    assert (run.features["a"], run.targets["y"]) == ("category", "binary")
+    schema, _ = look(support.settings(), open_data(frame, ["y"]))
+    assert (schema.features[0].kind, schema.targets[0].task) == ("category", "binary")
