@@ -11,6 +11,10 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal import families as families
     from natkal import models as models
     from natkal import paper as paper
+    from natkal import plot as plot
+    from natkal.app.api import Run as Run
+    from natkal.app.api import learn as learn
+    from natkal.app.api import load_run as load_run
     from natkal.curvature import blocks as blocks
     from natkal.curvature import dense as dense
     from natkal.curvature import diagonal as diagonal
@@ -29,6 +33,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.drivers import live as live
     from natkal.drivers import load as load
     from natkal.drivers import off_policy as off_policy
+    from natkal.drivers import predict_many as predict_many
     from natkal.drivers import refine as refine
     from natkal.drivers import replay as replay
     from natkal.drivers import run as run
@@ -68,13 +73,17 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.models import sensitivity as sensitivity
     from natkal.models import static_model as static_model
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "curvature": "natkal",
     "families": "natkal",
     "models": "natkal",
     "paper": "natkal",
+    "plot": "natkal",
+    "Run": "natkal.app.api",
+    "learn": "natkal.app.api",
+    "load_run": "natkal.app.api",
     "auto": "natkal.learners",
     "bandit": "natkal.learners.bandit",
     "bank": "natkal.learners",
@@ -112,6 +121,7 @@ _HOME = {
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
     "plan": "natkal.engine",
+    "predict_many": "natkal.drivers",
     "refine": "natkal.drivers",
     "robust": "natkal.engine",
     "run": "natkal.drivers",

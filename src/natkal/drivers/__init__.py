@@ -5,6 +5,7 @@ from natkal.drivers.distance import Distance, distance
 from natkal.drivers.fleet import Fleet, FleetState, fleet
 from natkal.drivers.live import Live, live
 from natkal.drivers.off_policy import Estimate, OffPolicy, off_policy
+from natkal.drivers.predict_many import predict_many
 from natkal.drivers.refine import refine
 from natkal.drivers.replay import DecisionLog, Replay, replay
 from natkal.drivers.run import run
@@ -26,6 +27,7 @@ __all__ = [
     "live",
     "load",
     "off_policy",
+    "predict_many",
     "refine",
     "replay",
     "run",

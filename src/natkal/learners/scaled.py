@@ -172,6 +172,22 @@ class Scaled:
         units = self.target_units(state) if self._has_units else None
         return Standard(self._standardised(self._seen(state, inputs), inputs), None, units)
 
+    def with_scales(self, state: ScaledState, inputs: Any, targets: np.ndarray) -> ScaledState:
+        """A state whose scales are those of all rows of a table (a leading axis), which is known beforehand.
+
+        There are no first rows to wait for, and the coordinates in which the members learn hardly move.
+        """
+        dtype = state.bank.log_weights.dtype
+
+        def fitting(found: scales.Scale) -> scales.Scale:
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), found)
+
+        return state._replace(
+            inputs=self._by_leaf(lambda own, leaf: fitting(scales.of_table(leaf)), state.inputs, inputs),
+            targets=None if state.targets is None else fitting(scales.of_table(targets)),
+            rows=jnp.full_like(state.rows, FIRST_ROWS),
+        )
+
     def restart(self, state: ScaledState) -> ScaledState:
         """The start of a new sequence; all that was learned stays."""
         return state._replace(bank=self.bank.restart(state.bank))

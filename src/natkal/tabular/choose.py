@@ -118,7 +118,8 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool) -> list[Gro
 
 def _single(options: Options, shape: Shape, task: Task) -> Group:
     prior = SINGLE_PRIOR_SCALE if options.prior_scale is None else options.prior_scale
-    rate = SINGLE_FADING if options.fading is None else options.fading
+    usual = SINGLE_FADING if options.forget else 0.0
+    rate = usual if options.fading is None else options.fading
     architecture = Layers(()) if options.model == "auto" else _architecture(options, shape, task)
     return _group(options, shape, task, architecture, ((prior, rate),), both=False)
 
@@ -264,6 +265,8 @@ def _group(
 
     With `naive`, a linear model has members that start at the naive forecast of a series too.
     """
+    if not options.forget and not options.single:
+        settings = tuple(dict.fromkeys((scale, 0.0) for scale, _ in settings))
     params = architecture.params(options.seed, shape, task.outputs)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
     curvature = architecture.curvature(size)

@@ -16,7 +16,7 @@ from natkal.compiling import run_once
 from natkal.drivers.storage import array_template, restored, state_arrays
 from natkal.learners.paths import ROUNDS
 from natkal.tabular import forecast
-from natkal.tabular.choose import Shape, make_learner, member_names
+from natkal.tabular.choose import Inputs, Shape, make_learner, member_names
 from natkal.tabular.errors import StreamError
 from natkal.tabular.loop import Feed, Loop, Pending, Progress, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
@@ -163,6 +163,17 @@ class TableLearner:
                 known[:, position] = np.maximum(seen, self.known[position])
                 self.known[position] = int(known[-1, position]) if count else self.known[position]
         return Row(tuple(parts), known, targets, np.ones(count) if weight is None else weight)
+
+    def know_scales(self, rows: Row) -> None:
+        """Scale inputs and targets by all of these rows, which are about to be learned, and not by those so far."""
+        with jax.enable_x64(True):
+            self.state = tuple(
+                learner.with_scales(own, Inputs(rows.numbers[position], None), self._learners_values(position, rows))
+                for position, (learner, own) in enumerate(zip(self.loop.learners, self.state, strict=True))
+            )
+
+    def _learners_values(self, position: int, rows: Row) -> np.ndarray:
+        return np.asarray(self.loop.tasks[position].to_learner(rows.targets[:, position]))
 
     def know(self, position: int, value: float, key: str = "") -> None:
         """A label that came late is part of the past from now on."""

@@ -65,62 +65,85 @@ class Missing(StrEnum):
 BASELINES = {True: "class frequencies", False: "mean so far"}
 
 
+def _in_panel(panel: str) -> Callable[..., Any]:
+    """Options of one group of `--help`; `metavar` is what to write behind one that takes a value."""
+
+    def option(metavar: str | None, text: str, *names: str, shown: bool = True, **checks: Any) -> Any:
+        return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, show_default=shown, **checks)
+
+    return option
+
+
+_data, _model, _run, _output = map(_in_panel, ("Data and target", "Model and learning", "Run", "Output"))
+
+
 def learn(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            help="CSV, JSONL, Parquet or Arrow files (.gz, .zst), a directory, - (standard input), @flights."
+            metavar="DATA",
+            help="CSV, JSONL, Parquet or Arrow files (.gz, .zst), a directory, - (standard input), @flights.",
         ),
     ] = None,
-    target: Annotated[list[str] | None, typer.Option(help="Column to predict; may be given several times.")] = None,
-    task: Annotated[Task | None, typer.Option(help="What the target is (default: inferred).")] = None,
+    # the data, and what is to be predicted
+    target: Annotated[list[str] | None, _data("COLUMN", "Column to predict; may be given several times.")] = None,
+    task: Annotated[Task | None, _data("TASK", f"What the target is: {', '.join(Task)} (default: inferred).")] = None,
     features: Annotated[
-        str, typer.Option(help="Columns to use: a,b:category,... or -c to leave some out (default: all).")
+        str, _data("COLUMNS", "Columns to use: a,b:category,... or -c to leave some out (default: all).", shown=False)
     ] = "",
-    classes: Annotated[str, typer.Option(help="All classes of the target (default: those of the first rows).")] = "",
-    missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or a reject.")] = Missing.impute,
-    encoding: Annotated[str, typer.Option(help="Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
-    decimal: Annotated[Decimal, typer.Option(help="Decimal sign, where a column leaves it open.")] = Decimal.auto,
+    classes: Annotated[
+        str, _data("NAMES", "All classes of the target (default: those of the first rows).", shown=False)
+    ] = "",
+    missing: Annotated[
+        Missing, _data("impute|reject", "A missing feature: its mean so far, or a reject.")
+    ] = Missing.impute,
+    encoding: Annotated[str, _data("NAME", "Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
+    decimal: Annotated[Decimal, _data("auto|.|,", "Decimal sign, where a column leaves it open.")] = Decimal.auto,
+    sample: Annotated[int, _data("ROWS", "Rows from which types are inferred (- waits for them).", min=1)] = 1000,
+    key: Annotated[str | None, _data("COLUMN", "Column of keys: one model for each.")] = None,
+    sequence: Annotated[
+        str | None, _data("COLUMN", "Column of sequences: where it changes, a model's memory starts again.")
+    ] = None,
+    row_id: Annotated[str | None, _data("COLUMN", "Column of row ids: labels may come later.", "--id")] = None,
+    label_delay: Annotated[int, _data("ROWS", "A row's label arrives this many rows after it.", min=0)] = 0,
+    # the model, and how it learns
     model: Annotated[
-        str, typer.Option(help="auto, linear, mlp:64,64, rnn:8, gru:8, lstm:8 or package.module:function.")
+        str, _model("MODEL", "auto, linear, mlp:64,64, rnn:8, gru:8, lstm:8 or package.module:function.")
     ] = "auto",
-    key: Annotated[str | None, typer.Option(help="Column of keys: one model for each.")] = None,
-    past: Annotated[str, typer.Option(help="Earlier targets as inputs: auto, none, or lags such as 1,2,48.")] = "auto",
+    past: Annotated[str, _model("LAGS", "Earlier targets as inputs: auto, none, or lags such as 1,2,48.")] = "auto",
     budget: Annotated[
         Budget,
-        typer.Option(help="fast: few members. auto: stop those that have lost. best: all of them, all the time."),
+        _model("fast|auto|best", "fast: few members. auto: stop those that have lost. best: all of them."),
     ] = Budget.auto,
-    sequence: Annotated[
-        str | None, typer.Option(help="Column of sequences: where it changes, a model's memory starts again.")
-    ] = None,
-    row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids: labels may come later.")] = None,
-    label_delay: Annotated[int, typer.Option(min=0, help="A row's label arrives this many rows after it.")] = 0,
-    horizon: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Forecast so many rows ahead after each row, and score it.")
-    ] = None,
     learner: Annotated[
         LearnerKind | None,
-        typer.Option(help="auto: a bank of filters with nothing to tune. single: one filter, several times faster."),
+        _model("auto|single", "auto: a bank of filters with nothing to tune. single: one filter, far quicker."),
     ] = None,
     prior_scale: Annotated[
-        float | None, typer.Option(help="single: prior variance of a weight, times 1/fan-in (default 1).")
+        float | None, _model("NUMBER", "single: prior variance of a weight, times 1/fan-in (default 1).")
     ] = None,
     fading: Annotated[
-        float | None, typer.Option(help="single: share of the past forgotten at each row, in [0, 1) (default 3e-4).")
+        float | None, _model("SHARE", "single: share of the past forgotten at each row, in [0, 1) (default 3e-4).")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights.")] = 0,
-    sample: Annotated[int, typer.Option(min=1, help="Rows from which types are inferred (- waits for them).")] = 1000,
-    run: Annotated[Path, typer.Option(help="Folder for checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
-    predictions: Annotated[Path | None, typer.Option(help="Write every prediction here (.csv or .jsonl).")] = None,
-    metrics: Annotated[Path | None, typer.Option(help="Write the running metrics here (default: in the run).")] = None,
-    metrics_every: Annotated[int | None, typer.Option(min=1, help="Rows per line of metrics.")] = None,
-    checkpoint_every: Annotated[str, typer.Option(help="Rows (10000) or seconds (30s) between checkpoints.")] = "30s",
-    max_rejects: Annotated[int | None, typer.Option(min=0, help="Stop once more rows than this are rejected.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into the run.")] = True,
-    live: Annotated[bool, typer.Option("--live", help="Show a live page of the run (needs natkal[serve]).")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    seed: Annotated[int, _model("NUMBER", "Seed of the first weights.", min=0)] = 0,
+    horizon: Annotated[
+        int | None, _model("ROWS", "Forecast so many rows ahead after each row, and score it.", min=1, max=10_000)
+    ] = None,
+    # the run
+    run: Annotated[Path, _run("FOLDER", "Folder for checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
+    resume: Annotated[bool, _run(None, "Go on from the run's last checkpoint.", "--resume")] = False,
+    overwrite: Annotated[bool, _run(None, "Replace the run in the folder.", "--overwrite")] = False,
+    checkpoint_every: Annotated[
+        str, _run("ROWS|SECONDS", "Rows (10000) or seconds (30s) between checkpoints.")
+    ] = "30s",
+    max_rejects: Annotated[int | None, _run("ROWS", "Stop once more rows than this are rejected.", min=0)] = None,
+    # the output
+    predictions: Annotated[Path | None, _output("FILE", "Write every prediction here (.csv or .jsonl).")] = None,
+    metrics: Annotated[Path | None, _output("FILE", "Write the running metrics here (default: in the run).")] = None,
+    metrics_every: Annotated[int | None, _output("ROWS", "Rows per line of metrics.", min=1)] = None,
+    report: Annotated[bool, _output(None, "Write report.html into the run.", "--report/--no-report")] = True,
+    live: Annotated[bool, _output(None, "Show a live page of the run (needs natkal[serve]).", "--live")] = False,
+    as_json: Annotated[bool, _output(None, "Print one JSON object and nothing else.", "--json")] = False,
 ) -> None:
     """Learn from a stream: every row is predicted, then learned from. Leaves checkpoints, metrics and a report."""
     if not resume and not (data and target):
@@ -358,12 +381,10 @@ def _result(session: "Session", files: list[str], seconds: float, rows: int, don
 
 
 def _print(result: dict[str, Any]) -> None:
-    rows = result["rows"]
-    out.print(
-        f"read {rows['read']:,} = learned {rows['learned']:,} + rejected {rows['rejected']:,} "
-        f"+ skipped {rows['skipped']:,}   {result['seconds']:.1f} s, {result['rows_per_second']:,.0f} rows/s",
-        soft_wrap=True,
-    )
+    from natkal.app.settings import Counts
+
+    counted = Counts(**result["rows"]).accounting()
+    out.print(f"{counted}   {result['seconds']:.1f} s, {result['rows_per_second']:,.0f} rows/s", soft_wrap=True)
     for part in result["targets"]:
         table = Table(title=f"{part['target']}, {part['rows']:,} rows, each predicted first", title_justify="left")
         table.add_column("")

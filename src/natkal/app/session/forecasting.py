@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from natkal.app.reading.source import Source
+from natkal.app.reading.source import RowSource
 from natkal.tabular import cells
 from natkal.tabular.clock import Value
 from natkal.tabular.errors import StreamError
@@ -99,7 +99,7 @@ def coming_rows(session: "Session", key: str, horizon: int, given: Rows | None) 
     return Coming(numbers, [_moment(value) for value in times], unknown)
 
 
-def future_rows(session: "Session", source: Source) -> dict[str, Rows]:
+def future_rows(session: "Session", source: RowSource) -> dict[str, Rows]:
     """The rows of a file of known columns, key by key (under "" where there are no keys)."""
     blocks = []
     while (rows := source.read()) is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from natkal.app.reading.first_rows import look
-from natkal.app.reading.source import STDIN, Source
+from natkal.app.reading.source import STDIN, RowSource
 from natkal.app.session import checkpoint, snapshot
 from natkal.app.session.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
 from natkal.app.session.metrics import RECENT, Metrics, record
@@ -74,7 +74,7 @@ class Session:
 
     @classmethod
     def begin(
-        cls, folder: Path, settings: Settings, source: Source, looked: tuple[Schema, list[Rows]] | None = None
+        cls, folder: Path, settings: Settings, source: RowSource, looked: tuple[Schema, list[Rows]] | None = None
     ) -> tuple["Session", list[Rows]]:
         """A new run: the schema comes from the first rows (`look`), which are returned to be learned."""
         schema, first = look(settings, source) if looked is None else looked
@@ -84,7 +84,7 @@ class Session:
             session = cls(folder, settings, encoder, make_learner(settings, encoder))
             if session.forecasts is not None:
                 check_scorable(session)
-            session.files = [name if name == STDIN else str(Path(name).absolute()) for name in source.files]
+            session.files = list(source.names)
             session.open_outputs({})
         except StreamError:
             source.close()
@@ -123,7 +123,7 @@ class Session:
 
     def run(
         self,
-        source: Source,
+        source: RowSource,
         first: list[Rows],
         *,
         checkpoint_rows: int | None = None,
@@ -466,7 +466,7 @@ def _members(learner: TableLearner) -> list[str]:
     return learner.member_names if len(learner.targets) == 1 and not learner.options.single else []
 
 
-def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
+def _chain(first: list[Rows], source: RowSource) -> Iterator[Rows]:
     """The rows already read, then the others."""
     yield from first
     while (rows := source.read()) is not None:
