@@ -208,6 +208,10 @@ class Bank:
         def one(learner: Learner, kept: Any, own: Any) -> tuple[Any, Any]:
             return kept, as_precision(state.log_weights.dtype, self.laws.needed(learner.predict(own, inputs)))
 
+        return self._asked(state, index, one)
+
+    def _asked(self, state: BankState, index: int, one: Callable[..., Any]) -> Any:
+        """The second part of `one(learner, (), state)` for each member of a group that runs."""
         group, own = self.groups[index], state.members[index]
         if state.selection is None:
             return group.map(lambda learner, own: one(learner, (), own)[1], own)
@@ -332,10 +336,10 @@ class Bank:
     def joint(self, state: BankState, inputs: Any) -> JointLaw:
         """The joint law of the outputs of several arms: those of the members, by their weights."""
 
-        def ask(learner: Any, kept: Any, own: Any, noise: Any) -> tuple[Any, JointLaw]:
+        def one(learner: Any, kept: Any, own: Any) -> tuple[Any, JointLaw]:
             return kept, learner.joint(own, inputs)
 
-        parts = [self._each(state, index, ask, (), state.members[index])[1] for index in range(len(self.groups))]
+        parts = [self._asked(state, index, one) for index in range(len(self.groups))]
         laws = jax.tree.map(lambda leaf: leaf[:, 0], _joined(parts))
         by_law = jnp.where(self.running(state)[:, None], state.log_weights, -jnp.inf)
         weights = logsumexp(by_law, axis=1)
