@@ -94,7 +94,8 @@ def _rival(
         make(season_length=period).fit(values[: places[-1]])
         one = max(time.perf_counter() - started, 1e-4)
         if one > limit:
-            return []
+            nothing = dict.fromkeys(("mae", "crps", "mae_12", "coverage_mean"), float("nan"))
+            return [{"method": name, "refits": "over the limit", **nothing, "coverage": "", "seconds": one}]
         rows, counts = [], []
         for budget in (1, 100):
             fits = int(np.clip(budget * seconds / one, 1, len(places)))
