@@ -74,7 +74,7 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
         self, state: QuasiDiagonalState, keep: Float[Array, ""], restore: Float[Array, ""] | None
     ) -> QuasiDiagonalState:
         """Exact down to `least`: the kept entries are linear in Lambda."""
-        stars = tuple(_bounded(keep * star[0], keep * star[1], keep * star[2], state.least) for star in state.stars)
+        stars = tuple(_bounded(star, keep, state.least) for star in state.stars)
         if state.prior is not None and restore is not None:
             stars = jax.tree.map(lambda kept, base: kept + restore * base, stars, state.prior)
         return state._replace(stars=stars)
@@ -176,12 +176,10 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
         return _join(state.layers, parts)
 
 
-def _bounded(
-    diagonal: Float[Array, "n u"], cross: Float[Array, "n u"], bias: Float[Array, " u"], least: Float[Array, ""]
-) -> Star:
-    """Precision is added at the bias and at weights, so that neither c nor s_i falls below `least`."""
-    held = jnp.maximum(bias, least)
-    return Star(jnp.maximum(diagonal, least + jnp.square(cross) / held[None, :]), cross, held)
+def _bounded(star: Star, keep: Float[Array, ""], least: Float[Array, ""]) -> Star:
+    """Keep times the entries; precision is added at biases and weights where c or s_i would fall below `least`."""
+    cross, bias = keep * star.cross, jnp.maximum(keep * star.bias, least)
+    return Star(jnp.maximum(keep * star.diagonal, least + jnp.square(cross) / bias[None, :]), cross, bias)
 
 
 def _frame(star: Star) -> tuple[Float[Array, "n u"], Float[Array, "n u"]]:

@@ -1,5 +1,6 @@
 """How the dense filter keeps and moves its matrix, and which way is best here."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -71,7 +72,10 @@ def best_root(kernel: str | None, size: int) -> RootKernel:
     if (kernel or ("immediate" if size < DEFER_FROM else "deferred")) == "immediate":
         return ImmediateRoot()
     platform = jax.default_backend()
-    return DeferredRoot(layout=_full(platform), capacity=_capacity(size, platform))
+    full = _full(platform)
+    # The lengths of a stripe's rows are summed before it is written, so that two stripes are in memory at once.
+    halved = dataclasses.replace(full, stripe=full.stripe // 2)
+    return DeferredRoot(layout=halved, capacity=_capacity(size, platform))
 
 
 def size_of(store: Any) -> int:
