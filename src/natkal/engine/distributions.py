@@ -41,6 +41,12 @@ def student_cdf(standard: Array, freedom: Array) -> Array:
     return ndtr(jnp.sign(standard) * normal * (8 * freedom + 1) / (8 * freedom + 3))
 
 
+def student_quantile(normal: Array, freedom: Array) -> Array:
+    """The inverse of `student_cdf` at ndtr(normal): Student's t from a standard normal draw."""
+    own = normal * (8 * freedom + 3) / (8 * freedom + 1)
+    return jnp.sign(own) * jnp.sqrt(freedom * jnp.expm1(jnp.square(own) / freedom))
+
+
 def matched_dispersion(support: Support, mean: Array, variance: Array) -> Array:
     """The r of a negative binomial, or the shape of a Gamma law, with this mean and variance."""
     excess = variance - mean if support == "count" else variance

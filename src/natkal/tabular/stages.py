@@ -12,6 +12,7 @@ selection decides which members run (learners/selection.py).
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -95,7 +96,7 @@ class Stages:
             for program, own in zip(self._members, state.bank.members, strict=True)
         ]
         told = tuple(blank(said) for _, said in shapes)
-        jobs = [
+        jobs: list[Callable[[], Any]] = [
             lambda program=program, own=own: program(blank(own), blank(rest), standard, where, none)
             for program, own in reversed(list(zip(self._members, state.bank.members, strict=True)))
         ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natkal.app.cli.learn import Budget, LearnerKind, Task, explained, names_of
+from natkal.app.cli.learn import Budget, LearnerKind, Task, explained, names
 from natkal.app.cli.terminal import err, print_json
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def serve(
         settings = Settings(
             targets=tuple(target or ()),
             task=None if task is None else task.value,
-            features=names_of(features),
-            classes=names_of(classes),
+            features=names(features),
+            classes=names(classes),
             key=key,
             learner=learner.value,
             model=model,

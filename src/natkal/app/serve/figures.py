@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from natkal.app.report.facts import calibration, coarser, metrics_path, read_metrics
-from natkal.app.report.page import NORMAL_90
+from natkal.app.report.targets import NORMAL_90
 from natkal.app.session.metrics import Record, TargetMetrics
 from natkal.app.session.session import Session
 from natkal.learners.monitor import monitor
