@@ -18,6 +18,7 @@ import numpy as np
 from natkal.compiling import LARGEST_STATE_BYTES, compile_loop
 from natkal.drivers.live import Packing
 from natkal.tabular.loop import Feed, Loop, Row, Told, spans
+from natkal.tabular.past import Past
 from natkal.tabular.stages import Stages, Steps
 from natkal.tabular.table_learner import TableLearner
 from natkal.tabular.tasks import LEVEL
@@ -275,9 +276,9 @@ class LiveTable:
         """The state after the last block, for predictions."""
         learner = self.learner
         if learner.keyed:
-            past = lambda key: [own.inputs(key) for own in learner.pasts]  # noqa: E731
+            past = lambda key: [_past_inputs(own, key) for own in learner.pasts]  # noqa: E731
         else:
-            now = [own.inputs() for own in learner.pasts]
+            now = [_past_inputs(own, "") for own in learner.pasts]
             past = lambda key: now  # noqa: E731
         return Reader(
             loop=learner.loop,
@@ -298,6 +299,10 @@ class LiveTable:
             self.learner.make_room(needed)
             self.load()
         return np.array([self.learner.slot(key) for key in keys])
+
+
+def _past_inputs(past: Past, key: str) -> np.ndarray:
+    return past.inputs(key) if past.columns else np.zeros(0)
 
 
 def _no_steps(layout: Layout) -> Steps:

@@ -170,7 +170,7 @@ class Application:
     async def _learned(self, service: Service, request: Request) -> Any:
         """Hand a request to the writer and wait; given up where the writer has not taken it in time."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Request] = loop.create_future()
+        future: asyncio.Future[None] = loop.create_future()
 
         def done(request: Request) -> None:  # in the writer's thread
             self._finished.append(request)
@@ -189,6 +189,7 @@ class Application:
             await future
         finally:
             timer.cancel()
+            request.done, request.future = _nobody, None  # no cycle is left for the collector
         if request.refused is not None:
             raise request.refused
         return request.answer
@@ -196,9 +197,9 @@ class Application:
     def _deliver(self) -> None:
         self._scheduled = False
         while self._finished:
-            request = self._finished.popleft()
-            if not request.future.done():
-                request.future.set_result(request)
+            future = self._finished.popleft().future
+            if future is not None and not future.done():
+                future.set_result(None)
 
     async def body(self, scope: dict[str, Any], receive: Receive) -> bytes:
         """The whole body, if it is not too large; `guard.py` sees to it that it comes in time."""
@@ -325,6 +326,10 @@ class Application:
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
+
+
+def _nobody(request: Request) -> None:
+    """Nobody waits for this request any more."""
 
 
 class _Disconnected(Exception):
