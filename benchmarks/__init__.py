@@ -7,10 +7,14 @@ dictionaries. `OPTIONS`, where it has any, maps an option to its default and a s
 """
 
 BENCHMARKS = {
+    "classes": "benchmarks.classes",
+    "bandits": "benchmarks.bandits",
     "curvature": "benchmarks.curvature",
+    "dead": "benchmarks.dead",
     "dense": "benchmarks.dense",
     "figures": "benchmarks.figures",
     "fleet": "benchmarks.fleet",
+    "forecasts": "benchmarks.forecasts",
     "frontends": "benchmarks.frontends",
     "gpu": "benchmarks.gpu",
     "hostile": "benchmarks.hostile",

@@ -148,16 +148,12 @@ def compile_loop(
 
 def run_once(function: Callable[..., Any], *arguments: Any) -> Any:
     """`function(*arguments)`, compiled as one program without optimisation, which takes longer than running it."""
-    return compile_quickly(function, *arguments)(*arguments)
+    return compile_quickly(function)(*arguments)
 
 
-def compile_quickly(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """The program of `function` for arguments like these, compiled without optimisation."""
-    lowered = jax.jit(function).lower(*arguments)
-    try:
-        return lowered.compile(compiler_options=QUICK)
-    except jax.errors.JaxRuntimeError:
-        return lowered.compile()
+def compile_quickly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.jit(function)`, compiled without optimisation."""
+    return jax.jit(function, compiler_options=QUICK)
 
 
 def run_together(jobs: Sequence[Callable[[], Any]]) -> None:

@@ -1,13 +1,14 @@
 """Rows of parameter covectors, leaf by leaf, with the outer products of affine layers left unmultiplied."""
 
 import dataclasses
+import itertools
 import math
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
-from natkal.typing import Array, Float
+from natkal.typing import Array, Bool, Float
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["inputs", "deltas"], meta_fields=["axis"])
@@ -71,6 +72,20 @@ class FactoredRows:
 
 
 Rows = Float[Array, "m p"] | FactoredRows
+
+
+def reaches_every_leaf(rows: Rows, sizes: tuple[int, ...]) -> Bool[Array, ""]:
+    """Whether no leaf of the parameters, of these sizes, has rows of zeros only: no unit between it and y is dead."""
+    if isinstance(rows, FactoredRows):
+        reached = [
+            jnp.any(leaf.inputs != 0) & jnp.any(leaf.deltas != 0) if isinstance(leaf, Outer) else jnp.any(leaf != 0)
+            for leaf in rows.leaves
+        ]
+        return jnp.all(jnp.stack([own for own, size in zip(reached, sizes, strict=True) if size]))
+    ends = list(itertools.accumulate(sizes))
+    return jnp.all(
+        jnp.stack([jnp.any(rows[:, end - size : end] != 0) for end, size in zip(ends, sizes, strict=True) if size])
+    )
 
 
 def dense_rows(rows: Rows) -> Float[Array, "m p"]:

@@ -266,3 +266,13 @@ def test_labels_that_come_later_under_their_id(tmp_path):
     part = session.metrics.parts[0]
     assert part.scored == 100
     assert part.totals["log_loss"] < part.totals["baseline_log_loss"]
+
+
+def test_steps_that_could_not_be_taken_are_told_at_the_end(tmp_path):
+    (tmp_path / "d.csv").write_text(csv_text(table(60)))
+    session = learn(tmp_path / "run", tmp_path / "d.csv")
+    assert session.warnings() == []
+    (own,) = session.learner.state
+    session.learner.state = (own._replace(bank=own.bank._replace(reseeded=own.bank.reseeded + 60)),)
+    (said,) = session.warnings()
+    assert said.startswith("60 times in 60 rows a filter could not take its step")

@@ -18,6 +18,7 @@ from tests.curvature.registry import LAYOUT, P
 
 KERNELS = ["deferred", "gpu", *(["cpu", "batch"] if native.available() else [])]
 ROWS, LEARNERS, STEPS = 5, 2, 9
+NO_LIMIT = jnp.asarray(np.inf, jnp.float32)
 needs_compiler = pytest.mark.skipif(not native.available(), reason="no C++ compiler")
 
 
@@ -54,6 +55,20 @@ def test_the_same_under_vmap_when_some_observations_are_turned_down(kernel: str,
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
 
 
+@pytest.mark.parametrize("kernel", ["immediate", *KERNELS])
+def test_a_covariance_is_symmetric_to_the_last_bit(kernel: str) -> None:
+    """No observation corrects what is not symmetric, so forgetting would let it grow without bound."""
+    size, rows = 45, 7
+    curvature, rng = nk.dense(kernel=kernel), np.random.default_rng(4)
+    state = curvature.init(Prior(cov=jnp.ones(size, jnp.float32), kept=None, layout=(("w", (size,)),)))
+    said = Response(jnp.asarray(rng.normal(size=(rows, rows)), jnp.float32), jnp.ones(rows, jnp.float32))
+    learn = jax.jit(lambda state, rows: curvature.update(state, rows, lambda gram: said, jnp.float32(0.9)).state)
+    for _ in range(8):
+        state = learn(state, jnp.asarray(rng.normal(size=(rows, size)), jnp.float32))
+    cov = np.asarray(curvature.to_dense(state))
+    np.testing.assert_array_equal(cov, cov.T)
+
+
 @needs_compiler
 @pytest.mark.parametrize(("size", "rows"), [(1, 1), (33, 11), (450, 3)])
 @pytest.mark.parametrize(("target", "layout"), [("packed", Native()), ("small", Small())])
@@ -70,12 +85,18 @@ def test_compiled_products_and_folds_equal_numpy(
     close = {"rtol": rtol, "atol": rtol * np.sqrt(size) * 10}
     np.testing.assert_allclose(jax.vmap(layout.multiply)(packed, jnp.asarray(x, dtype)), x @ full, **close)
     np.testing.assert_allclose(layout.multiply(packed[1], jnp.asarray(x[1], dtype)), x[1] @ full[1], **close)
-    folded = jax.vmap(layout.fold)(packed, jnp.asarray(u, dtype), jnp.array([3, 0], jnp.int32), jnp.full(2, 0.5, dtype))
+    limits, counts = jnp.array([0.2, 0.0], dtype), jnp.array([3, 0], jnp.int32)
+    folded = jax.vmap(layout.fold)(packed, jnp.asarray(u, dtype), counts, jnp.full(2, 0.5, dtype), limits)
     unpacked = jax.vmap(lambda tiles: layout.unpack(tiles, size))(folded)
-    np.testing.assert_allclose(unpacked[0], 0.5 * (full[0] - u[0, :3].T @ u[0, :3]), **close)
+    expected = 0.5 * (full[0] - u[0, :3].T @ u[0, :3])
+    over = np.diag(expected) > 0.2
+    holds = np.where(over, np.sqrt(0.1 / np.where(over, np.diag(expected), 1.0)), 1.0)
+    np.testing.assert_allclose(unpacked[0], expected * np.outer(holds, holds), **close)
     np.testing.assert_array_equal(unpacked[1], np.asarray(full[1], dtype))
     kernel = Fused(name="", layout=layout, capacity=4, target=target)
-    store = Waiting(packed[0], jnp.asarray(u[0], dtype), jnp.asarray(3, jnp.int32), jnp.asarray(2.0, dtype))
+    store = Waiting(
+        packed[0], jnp.asarray(u[0], dtype), jnp.asarray(3, jnp.int32), jnp.asarray(2.0, dtype), NO_LIMIT.astype(dtype)
+    )
     now = 2.0 * (full[0] - u[0, :3].T @ u[0, :3])
     np.testing.assert_allclose(kernel.multiply(store, jnp.asarray(x[0], dtype)), x[0] @ now, **close)
     advanced = kernel.advance(store, jnp.asarray(x[0], dtype))
@@ -98,7 +119,7 @@ def test_halves_multiply_and_fold_as_float32() -> None:
     found = np.asarray(jax.jit(layout.multiply)(packed, jnp.asarray(x)), float)
     exact, scale = x.astype(float) @ full, np.abs(x).astype(float) @ np.abs(full)
     assert np.max(np.abs(found - exact) / scale) < 2e-7
-    args = jnp.asarray(13, jnp.int32), jnp.asarray(1.5, jnp.float32)
+    args = jnp.asarray(13, jnp.int32), jnp.asarray(1.5, jnp.float32), NO_LIMIT
     folded = np.asarray(layout.unpack(jax.jit(layout.fold)(packed, jnp.asarray(u), *args), size), float)
     exact = 1.5 * (full.astype(float) - u[:13].T.astype(float) @ u[:13])
     assert np.max(np.abs(folded - exact) / (deviations[:, None] * deviations)) < 2e-6

@@ -8,7 +8,7 @@ import pytest
 from natkal.curvature import Prior, Response
 from natkal.models import FactoredRows, Outer
 from tests.conftest import FLOAT64
-from tests.curvature.registry import LAYOUT, Entry, Observed, P, entries
+from tests.curvature.registry import LAYOUT, REGISTRY, Entry, Observed, P, entries
 
 M, R, STEPS = 3, 2, 12
 each_entry = pytest.mark.parametrize("entry", entries())
@@ -164,5 +164,47 @@ def test_positive_definite_after_a_hundred_thousand_float32_steps(entry: Entry) 
         return jax.lax.fori_loop(0, BLOCKS, lambda _, s: jax.lax.scan(one, s, (rows, factors))[0], state)
 
     cov = np.asarray(curvature.to_dense(many(state)), float)
+    assert np.isfinite(cov).all()
     np.testing.assert_allclose(cov, cov.T, rtol=1e-3, atol=1e-4 * np.abs(cov).max())
     assert np.linalg.eigvalsh((cov + cov.T) / 2).min() > 0
+
+
+STARVED_QUICK = {"dense", "dense batch", "square root", "kronecker", "low rank"}
+FADING, STARVED, AFTERWARDS, NEVER = 0.05, 2_500, 400, [2, 3]
+
+
+@pytest.mark.float64  # float32 inside, but for `information`
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(entry, id=entry.name, marks=[] if entry.name in STARVED_QUICK else [pytest.mark.slow])
+        for entry in REGISTRY
+    ],
+)
+def test_an_input_never_seen_stays_bounded_and_is_learned_once_it_comes(entry: Entry) -> None:
+    """More than 88 / fading steps (709 / fading in float64), after which a variance that only fades has overflowed."""
+    dtype, steps = (jnp.float64, 16_000) if entry.float64 else (jnp.float32, STARVED)
+    curvature = entry.build()
+    state = curvature.init(Prior(cov=jnp.ones(P, dtype), kept=None, layout=LAYOUT))
+    rng = np.random.default_rng(5)
+    truth = jnp.asarray(rng.normal(size=P), dtype)
+    rows = np.stack([random_rows(rng, outer_products=True)[:1] for _ in range(steps + AFTERWARDS)])
+    rows[:steps, :, NEVER] = 0.0
+
+    def one(carried, row):
+        state, params = carried
+        error = row @ (truth - params)
+        update = curvature.update(
+            state, row, lambda gram: Response(10 * jnp.ones((1, 1), dtype), 100 * error), jnp.asarray(1 - FADING, dtype)
+        )
+        return (update.state, params + update.step), error[0]
+
+    learn = jax.jit(lambda carried, rows: jax.lax.scan(one, carried, rows))
+    starved, errors = learn((state, jnp.zeros(P, dtype)), jnp.asarray(rows[:steps], dtype))
+    cov = np.asarray(curvature.to_dense(starved[0]), float)
+    assert np.isfinite(cov).all()
+    assert np.abs(errors[-100:]).mean() < 0.05 * np.abs(errors[:5]).mean()
+    assert np.all(np.diag(cov)[NEVER] > 100)  # forgotten: any value will be learned at once
+    (_, params), errors = learn(starved, jnp.asarray(rows[steps:], dtype))
+    assert np.isfinite(params).all()
+    assert np.abs(errors[-100:]).mean() < 0.05 * np.abs(truth[jnp.array(NEVER)]).mean()

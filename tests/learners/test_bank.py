@@ -187,3 +187,30 @@ def test_a_monitor_stays_quiet_on_data_that_were_understood_and_rings_where_not(
     assert loud.alarm[-1]
     assert not loud.alarm[:30].any()
     np.testing.assert_allclose(loud.log_loss[-1], -np.mean(np.asarray(info.log_prob)), rtol=1e-5)
+
+
+def test_a_member_whose_units_have_died_starts_again_as_a_copy_of_one_that_learns() -> None:
+    """A ReLU network with hidden biases of -100 predicts a constant, every number finite; its group has a live one."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(300, 2))
+    targets = np.abs(inputs[:, 0])
+    params = [
+        {"weight": jnp.asarray(rng.normal(size=(2, 8))), "bias": jnp.zeros(8)},
+        {"weight": jnp.asarray(rng.normal(size=(8, 1))), "bias": jnp.zeros(1)},
+    ]
+    model = nk.static_model(nk.models.mlp_apply, params, nk.families.Gaussian(0.1))
+    mixed = nk.bank([nk.online(model, prior_cov=prior) for prior in (0.1, 1.0)])
+    start = mixed.init()
+    killed = start.members[0].params[0]["bias"].at[1].set(-100.0)
+    members = start.members[0]._replace(params=[{**start.members[0].params[0], "bias": killed}, params_of(start, 1)])
+    state, _ = nk.run(mixed, start._replace(members=(members,)), inputs[:150], targets[:150])
+    assert float(state.members[0].params[0]["bias"][1].max()) < -90
+    assert int(state.reseeded) == 0
+    state, info = nk.run(mixed, state, inputs[150:], targets[150:])
+    assert int(state.reseeded) == 1
+    assert float(state.members[0].params[0]["bias"][1].max()) > -90
+    assert bool(np.isfinite(info.log_prob).all())
+
+
+def params_of(state, layer: int):
+    return state.members[0].params[layer]

@@ -32,6 +32,7 @@ class Settings:
     max_rejects: int | None = None
     predictions: str | None = None
     metrics: str | None = None
+    horizon: int | None = None
     encoding: str = "utf-8"
     decimal: str = "auto"
 

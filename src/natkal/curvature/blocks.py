@@ -10,21 +10,26 @@ import jax.numpy as jnp
 from natkal import linalg
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
+from natkal.curvature.limits import holds, largest_variance
 from natkal.curvature.prior import prior_root
 from natkal.curvature.projected import Look, Projected, combine, inner_products, needs_prior, precision, squares
-from natkal.curvature.units import Layers, Layout, Piece, find_layers, layer_places, merge, starts
+from natkal.curvature.units import Layers, Layout, Piece, find_layers, layer_places, merge, starts, with_outgoing
 from natkal.rows import Outer, Rows
 from natkal.typing import Array, Float
 
-By = Literal["layer", "neuron"] | Callable[[str], Hashable]
+By = Literal["layer", "neuron", "unit"] | Callable[[str], Hashable]
 
 
 class BlocksState(NamedTuple):
-    """For each group of equal blocks their covariances (blocks, n, n), and roots of Lambda_0's blocks if it is kept."""
+    """For each group of equal blocks their covariances (blocks, n, n), and roots of Lambda_0's blocks if it is kept.
+
+    `limit` is the variance that forgetting may reach.
+    """
 
     covs: tuple[Float[Array, "blocks n n"], ...]
     prior: tuple[Float[Array, "blocks n n"], ...] | None
     groups: Layers
+    limit: Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Blocks(Projected[BlocksState]):
         if prior.kept is not None:
             # Lambda_0 = R R' with R = C'^-1, C C' = Sigma_0
             roots = tuple(jnp.swapaxes(jax.vmap(prior_root)(block), 1, 2) for block in self._covs(groups, prior.kept))
-        return BlocksState(covs=covs, prior=roots, groups=groups)
+        return BlocksState(covs=covs, prior=roots, groups=groups, limit=largest_variance(needs_prior(prior, "block")))
 
     def _covs(self, groups: Layers, cov: Array) -> tuple[Array, ...]:
         if cov.ndim == 1:
@@ -53,7 +58,7 @@ class Blocks(Projected[BlocksState]):
 
     def fade(self, state: BlocksState, keep: Float[Array, ""], restore: Float[Array, ""] | None) -> BlocksState:
         """P / keep; with a kept prior (P^-1 keep + restore R R')^-1, at a cost of n^3 per block."""
-        covs = tuple(cov / keep for cov in state.covs)
+        covs = tuple(_held(cov, state.limit) / keep for cov in state.covs)
         if state.prior is not None and restore is not None:
 
             def add_prior(cov: Array, root: Array) -> Array:
@@ -61,7 +66,7 @@ class Blocks(Projected[BlocksState]):
                 return cov - images.T @ images
 
             covs = tuple(jax.vmap(add_prior)(cov, root) for cov, root in zip(covs, state.prior, strict=True))
-        return BlocksState(covs=covs, prior=state.prior, groups=state.groups)
+        return state._replace(covs=covs)
 
     def prior_product(self, state: BlocksState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """Lambda_0 vector."""
@@ -95,7 +100,7 @@ class Blocks(Projected[BlocksState]):
             image.without(cov, change) if self.decoupled else image.conditioned(cov, factor)
             for cov, image in zip(state.covs, look.images, strict=True)
         ]
-        return BlocksState(covs=tuple(covs), prior=state.prior, groups=state.groups)
+        return state._replace(covs=tuple(covs))
 
     def embed(self, state: BlocksState, larger: BlocksState, places: Any) -> BlocksState:
         """The old blocks within the new ones; units and inputs that are new have their prior."""
@@ -197,6 +202,8 @@ def _groups(layout: Layout, by: By) -> Layers:
     """Layers whose units are the blocks."""
     if by == "neuron":
         return find_layers(layout)
+    if by == "unit":
+        return with_outgoing(find_layers(layout))
     if by == "layer":
         return find_layers(layout).whole()
     labels: dict[Hashable, list[Piece]] = {}
@@ -216,6 +223,12 @@ def _diagonal_blocks(groups: Layers, matrix: Float[Array, "p p"]) -> tuple[Float
     return tuple(blocks)
 
 
+def _held(covs: Float[Array, "blocks n n"], limit: Float[Array, ""]) -> Float[Array, "blocks n n"]:
+    """H P H, block by block."""
+    own = holds(jnp.diagonal(covs, axis1=1, axis2=2), limit)
+    return covs * own[:, :, None] * own[:, None, :]
+
+
 def _roots(covs: Float[Array, "blocks n n"]) -> Float[Array, "blocks n n"]:
     return jax.vmap(lambda cov: linalg.cholesky(cov).triangle())(covs)
 
@@ -223,15 +236,17 @@ def _roots(covs: Float[Array, "blocks n n"]) -> Float[Array, "blocks n n"]:
 def blocks(*, by: By = "neuron", decoupled: bool = False) -> Blocks:
     """A full covariance for each group of parameters, the groups independent.
 
-    `by="neuron"`: each unit's incoming weights and bias, p times fan-in numbers in all; `by="layer"`: each layer; or a
-    function from a leaf's path (as `jax.tree_util.keystr` writes it) to a label, one group per label. By default a
-    block adds its own Fisher matrix to its own precision; `decoupled` keeps the joint filter's covariance of each block
-    (the decoupled extended Kalman filter, node-decoupled with `by="neuron"`).
+    `by="neuron"`: each unit's incoming weights and bias, p times fan-in numbers in all; `by="unit"`: the same with the
+    unit's outgoing weights, where a narrower layer reads it, so that a wide recurrent layer with its readout costs no
+    more than its parameters times its fan-in; `by="layer"`: each layer; or a function from a leaf's path (as
+    `jax.tree_util.keystr` writes it) to a label, one group per label. By default a block adds its own Fisher matrix to
+    its own precision; `decoupled` keeps the joint filter's covariance of each block (the decoupled extended Kalman
+    filter, node-decoupled with `by="neuron"`).
 
     >>> import natkal as nk
     >>> nk.blocks(by=lambda path: "head" if "head" in path else "body").decoupled
     False
     """
-    if not callable(by) and by not in ("layer", "neuron"):
-        raise ValueError(f'by: must be "layer", "neuron" or a function of a leaf\'s path, got {by!r}')
+    if not callable(by) and by not in ("layer", "neuron", "unit"):
+        raise ValueError(f'by: must be "layer", "neuron", "unit" or a function of a leaf\'s path, got {by!r}')
     return Blocks(by=by, decoupled=decoupled)

@@ -11,17 +11,18 @@ from jax.sharding import Mesh
 from natkal import linalg
 from natkal.curvature.base import Alone, Prior, Response, Update
 from natkal.curvature.innovation import conditioned
-from natkal.curvature.kernels import KERNELS, Immediate, Kernel, best, size_of
+from natkal.curvature.kernels import KERNELS, Kernel, best, size_of
+from natkal.curvature.limits import largest_variance
 from natkal.curvature.prior import KeptPrior, keep_prior, renew, respond_with_prior, with_prior_rows
 from natkal.typing import Array, Float
 
 
 class DenseState(NamedTuple):
-    """The covariance P as its kernel keeps it, the prior if it is kept, and the largest variance before any data."""
+    """The covariance P as its kernel keeps it, the prior if it is kept, and the variance forgetting may reach."""
 
     cov: Any
     prior: KeptPrior | None
-    largest: Float[Array, ""]
+    limit: Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +43,9 @@ class Dense(Alone):
         """P_0."""
         if prior.cov is None:
             raise ValueError("prior_cov: dense curvature needs a prior covariance, got None (a diffuse start)")
-        variances = prior.cov if prior.cov.ndim == 1 else jnp.diagonal(prior.cov)
-        return DenseState(
-            cov=self.kernel_for(len(prior.cov)).start(prior.cov), prior=keep_prior(prior), largest=jnp.max(variances)
-        )
+        limit = largest_variance(prior.cov)
+        cov = self.kernel_for(len(prior.cov)).start(prior.cov, limit)
+        return DenseState(cov=cov, prior=keep_prior(prior), limit=limit)
 
     def update(
         self,
@@ -60,7 +60,7 @@ class Dense(Alone):
         kernel = self.kernel_for(rows.shape[1])
         renewal = renew(state.prior, keep, restore, self.prior_directions)
         stacked = with_prior_rows(renewal, rows)
-        held = kernel.held(state.cov, keep, state.largest) if isinstance(kernel, Immediate) else None
+        held = kernel.held(state.cov, state.limit)
         settled, images, before = kernel.advance(state.cov, stacked if held is None else stacked * held[None])
         images = images if held is None else images * held[None]
         gram = before / keep
@@ -78,7 +78,7 @@ class Dense(Alone):
     def embed(self, state: DenseState, larger: DenseState, places: Any) -> DenseState:
         """P on the old parameters, the prior on the new ones, nothing in between."""
         whole = self.to_dense(larger).at[places[:, None], places[None, :]].set(self.to_dense(state))
-        return larger._replace(cov=self.kernel_for(len(whole)).start(whole))
+        return larger._replace(cov=self.kernel_for(len(whole)).start(whole, larger.limit))
 
     def in_fleet(self, rows: int, *, kept_prior: bool) -> "Dense":
         """With the kernel for many small matrices, where no other was asked for."""
@@ -90,15 +90,16 @@ class Dense(Alone):
     def recast(self, state: DenseState, to: Any, size: int) -> DenseState:
         """The same P as another kernel keeps it."""
         old, new = self.kernel_for(size), to.kernel_for(size)
-        return state if old == new else state._replace(cov=new.start(old.to_dense(state.cov)))
+        return state if old == new else state._replace(cov=new.start(old.to_dense(state.cov), state.limit))
 
     def transition(
         self, state: DenseState, jacobian: Float[Array, "p p"], noise: Float[Array, "p p"] | None
     ) -> DenseState:
         """P <- F P F' + Q   (Def. 5, transition step)."""
         moved = jacobian @ self.to_dense(state) @ jacobian.T
-        cov = self.kernel_for(len(jacobian)).start(moved if noise is None else moved + noise)
-        return state._replace(cov=cov, largest=jnp.full_like(state.largest, jnp.inf))
+        none = jnp.full_like(state.limit, jnp.inf)
+        cov = self.kernel_for(len(jacobian)).start(moved if noise is None else moved + noise, none)
+        return state._replace(cov=cov, limit=none)
 
     def solve(self, state: DenseState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
+from natkal.curvature.limits import least_precision
 from natkal.curvature.projected import (
     Look,
     Projected,
@@ -23,11 +24,12 @@ from natkal.typing import Array, Float
 
 
 class DiagonalState(NamedTuple):
-    """The diagonal of Lambda leaf by leaf (inputs, units), and that of Lambda_0 if the prior is kept."""
+    """The diagonal of Lambda leaf by leaf (inputs, units), that of Lambda_0 if it is kept, and the least it may be."""
 
     precision: tuple[Float[Array, "_ _"], ...]
     prior: tuple[Float[Array, "_ _"], ...] | None
     layers: Layers
+    least: Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,21 +41,23 @@ class Diagonal(Projected[DiagonalState]):
     def init(self, prior: Prior) -> DiagonalState:
         """The diagonal of Lambda_0, or of P_0 where covariances are what is projected."""
         layers = find_layers(prior.layout)
+        start = self._project(layers, needs_prior(prior, "diagonal"))
         return DiagonalState(
-            precision=self._project(layers, needs_prior(prior, "diagonal")),
+            precision=start,
             prior=None if prior.kept is None else self._project(layers, prior.kept),
             layers=layers,
+            least=least_precision(layers.flat(start)),
         )
 
     def _project(self, layers: Layers, cov: Array) -> tuple[Float[Array, "_ _"], ...]:
         return layers.by_leaf(1 / diagonal_of(cov) if self.decoupled else diagonal_of(precision(cov)))
 
     def fade(self, state: DiagonalState, keep: Float[Array, ""], restore: Float[Array, ""] | None) -> DiagonalState:
-        """Exact: the prior's diagonal is kept as it is."""
-        faded = tuple(keep * own for own in state.precision)
+        """Exact down to `least`: the prior's diagonal is kept as it is."""
+        faded = tuple(jnp.maximum(keep * own, state.least) for own in state.precision)
         if state.prior is not None and restore is not None:
             faded = tuple(own + restore * base for own, base in zip(faded, state.prior, strict=True))
-        return DiagonalState(precision=faded, prior=state.prior, layers=state.layers)
+        return state._replace(precision=faded)
 
     def prior_product(self, state: DiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """Lambda_0 vector."""
@@ -84,7 +88,7 @@ class Diagonal(Projected[DiagonalState]):
                 posterior.append(own / jnp.maximum(1 - lost, jnp.finfo(lost.dtype).eps))
             else:
                 posterior.append(own + squares(factor, leaf))
-        return DiagonalState(precision=tuple(posterior), prior=state.prior, layers=state.layers)
+        return state._replace(precision=tuple(posterior))
 
     def solve(self, state: DiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""

@@ -2,14 +2,16 @@
 
 import jax.numpy as jnp
 
+from natkal import linalg
 from natkal.typing import Array, Float
 
 
 def gaussian_kl(cov: Float[Array, "p p"], reference: Float[Array, "p p"]) -> Float[Array, ""]:
     """KL(N(m, cov) || N(m, reference)) = (tr(reference^-1 cov) - p + ln det reference - ln det cov) / 2, in nats."""
-    ratio = jnp.linalg.solve(reference, cov)
-    gap = jnp.linalg.slogdet(reference)[1] - jnp.linalg.slogdet(cov)[1]
-    return (jnp.trace(ratio) - len(cov) + gap) / 2
+    own, other = linalg.cholesky(cov), linalg.cholesky(reference)
+    trace = jnp.sum(jnp.square(other.whiten(own.triangle())))
+    gap = 2 * jnp.sum(jnp.log(other.diagonal()) - jnp.log(own.diagonal()))
+    return (trace - len(cov) + gap) / 2
 
 
 def cosine(step: Float[Array, " p"], reference: Float[Array, " p"]) -> Float[Array, ""]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from natkal import linalg
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
+from natkal.curvature.limits import holds, largest_variance
 from natkal.curvature.projected import (
     FEW,
     Look,
@@ -40,11 +41,15 @@ class Factors(NamedTuple):
 
 
 class KroneckerState(NamedTuple):
-    """The factors of each layer, and A and D of Lambda_0's layers if the prior is kept."""
+    """The factors of each layer, and A and D of Lambda_0's layers if the prior is kept.
+
+    `limit` is the variance that forgetting may reach.
+    """
 
     factors: tuple[Factors, ...]
     prior: tuple[tuple[Float[Array, "n n"], Float[Array, "u u"]], ...] | None
     layers: Layers
+    limit: Float[Array, ""]
 
 
 class Thin(NamedTuple):
@@ -86,12 +91,13 @@ class Kronecker(Projected[KroneckerState]):
             if start.ndim == 1
             else map(_invert, *zip(*_partial_traces(layers, start), strict=True))
         )
-        return KroneckerState(factors=tuple(factors), prior=kept, layers=layers)
+        limit = largest_variance(needs_prior(prior, "Kronecker"))
+        return KroneckerState(factors=tuple(factors), prior=kept, layers=layers, limit=limit)
 
     def fade(self, state: KroneckerState, keep: Float[Array, ""], restore: Float[Array, ""] | None) -> KroneckerState:
         """A scalar; with a kept prior the factors are inverted anew, at a cost of n^3 + u^3."""
         if state.prior is None or restore is None:
-            factors = tuple(Factors(own.left, own.right, own.trace, keep * own.scale) for own in state.factors)
+            factors = tuple(_held(own._replace(scale=keep * own.scale), state.limit) for own in state.factors)
         else:
             factors = tuple(
                 _invert(
@@ -100,7 +106,7 @@ class Kronecker(Projected[KroneckerState]):
                 )
                 for own, (left, right) in zip(state.factors, state.prior, strict=True)
             )
-        return KroneckerState(factors=factors, prior=state.prior, layers=state.layers)
+        return state._replace(factors=factors)
 
     def prior_product(self, state: KroneckerState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """Lambda_0 vector."""
@@ -140,7 +146,7 @@ class Kronecker(Projected[KroneckerState]):
     ) -> KroneckerState:
         """A + sum_r V_r V_r', D + sum_r V_r' V_r."""
         factors = tuple(seen.added(own, factor) for own, seen in zip(state.factors, look.images, strict=True))
-        return KroneckerState(factors=factors, prior=state.prior, layers=state.layers)
+        return state._replace(factors=factors)
 
     def embed(self, state: KroneckerState, larger: KroneckerState, places: Any) -> KroneckerState:
         """P on the old parameters as it was; a new input or unit has its prior on average over the others.
@@ -170,7 +176,7 @@ class Kronecker(Projected[KroneckerState]):
                     scale=own.scale,
                 )
             )
-        return KroneckerState(factors=tuple(factors), prior=larger.prior, layers=larger.layers)
+        return larger._replace(factors=tuple(factors))
 
     def solve(self, state: KroneckerState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""
@@ -274,6 +280,30 @@ def _diagonal_factors(layers: Layers, diagonal: Float[Array, " p"]) -> Iterator[
 def _invert(left: Float[Array, "n n"], right: Float[Array, "u u"]) -> Factors:
     trace = jnp.trace(left)
     return Factors(left=inverse(left), right=inverse(right), trace=trace, scale=jnp.ones_like(trace))
+
+
+def _held(own: Factors, limit: Float[Array, ""]) -> Factors:
+    """The factors with no input and no unit of less precision than 1 / limit on average over the other factor.
+
+    A_ii is the sum over the u units of the precisions of input i, so (A^-1)_ii / scale is held at limit / u, that of a
+    unit at limit / n, and the trace at n u / limit from below. A loop of no or one turn: the factors are hardly ever
+    written.
+    """
+    inputs, units = len(own.left), len(own.right)
+    left_limit, right_limit = limit * own.scale / units, limit * own.scale / inputs
+    least = inputs * units / (limit * own.scale)
+    over = jnp.any(jnp.diagonal(own.left) > left_limit) | jnp.any(jnp.diagonal(own.right) > right_limit)
+
+    def hold(turn: Array, factors: tuple[Array, Array]) -> tuple[Array, Array]:
+        held = [
+            (matrix, holds(jnp.diagonal(matrix) + 0 * turn, bound))
+            for matrix, bound in zip(factors, (left_limit, right_limit), strict=True)
+        ]
+        left, right = (matrix * own[:, None] * own[None, :] for matrix, own in held)
+        return left, right
+
+    left, right = jax.lax.fori_loop(0, over.astype(jnp.int32), hold, (own.left, own.right))
+    return Factors(left=left, right=right, trace=jnp.maximum(own.trace, least), scale=own.scale)
 
 
 def _apply(own: Factors, matrix: Float[Array, "n u"]) -> Float[Array, "n u"]:

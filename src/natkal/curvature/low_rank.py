@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
 from natkal.curvature.innovation import correction
+from natkal.curvature.limits import least_precision
 from natkal.curvature.projected import Look, Projected, diagonal_of, needs_prior, precision
 from natkal.linalg import eigenvectors, inverse
 from natkal.rows import Rows, dense_rows
@@ -15,11 +16,12 @@ from natkal.typing import Array, Float
 
 
 class LowRankState(NamedTuple):
-    """Lambda = diag(diagonal) + W' W, W of `rank` rows, and the diagonal of Lambda_0 if the prior is kept."""
+    """Lambda = diag(diagonal) + W' W, W of `rank` rows; the diagonal of Lambda_0 if it is kept; the least diagonal."""
 
     diagonal: Float[Array, " p"]
     directions: Float[Array, "rank p"]
     prior: Float[Array, " p"] | None
+    least: Float[Array, ""]
 
 
 class Inner(NamedTuple):
@@ -42,14 +44,15 @@ class LowRank(Projected[LowRankState]):
             diagonal=diagonal,
             directions=jnp.zeros((min(self.rank, len(diagonal)), len(diagonal)), diagonal.dtype),
             prior=None if prior.kept is None else diagonal_of(precision(prior.kept)),
+            least=least_precision(diagonal),
         )
 
     def fade(self, state: LowRankState, keep: Float[Array, ""], restore: Float[Array, ""] | None) -> LowRankState:
-        """Exact: both parts fade alike, and the prior is part of the diagonal."""
-        diagonal = keep * state.diagonal
+        """Exact down to `least`: both parts fade alike, and the prior is part of the diagonal."""
+        diagonal = jnp.maximum(keep * state.diagonal, state.least)
         if state.prior is not None and restore is not None:
             diagonal = diagonal + restore * state.prior
-        return LowRankState(diagonal=diagonal, directions=jnp.sqrt(keep) * state.directions, prior=state.prior)
+        return state._replace(diagonal=diagonal, directions=jnp.sqrt(keep) * state.directions)
 
     def prior_product(self, state: LowRankState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """Lambda_0 vector."""
@@ -88,9 +91,7 @@ class LowRank(Projected[LowRankState]):
         turn = eigenvectors(mix.T @ look.images.stacked @ mix)
         turned = (mix @ turn).T @ jnp.concatenate([state.directions, dense_rows(rows)])
         directions, dropped = turned[:rank], turned[rank:]
-        return LowRankState(
-            diagonal=state.diagonal + jnp.sum(dropped**2, axis=0), directions=directions, prior=state.prior
-        )
+        return state._replace(diagonal=state.diagonal + jnp.sum(dropped**2, axis=0), directions=directions)
 
     def solve(self, state: LowRankState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""

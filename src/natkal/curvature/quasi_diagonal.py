@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from natkal.curvature.base import Prior
+from natkal.curvature.limits import least_precision
 from natkal.curvature.projected import (
     Look,
     Projected,
@@ -34,11 +35,12 @@ class Star(NamedTuple):
 
 
 class QuasiDiagonalState(NamedTuple):
-    """The kept entries of Lambda layer by layer, and those of Lambda_0 if the prior is kept."""
+    """The kept entries of Lambda layer by layer, those of Lambda_0 if it is kept, and the least s_i and c may reach."""
 
     stars: tuple[Star, ...]
     prior: tuple[Star, ...] | None
     layers: Layers
+    least: Float[Array, ""]
 
 
 class Part(NamedTuple):
@@ -65,16 +67,17 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
         layers = find_layers(prior.layout)
         stars = _stars(layers, precision(needs_prior(prior, "quasi-diagonal")))
         kept = None if prior.kept is None else _stars(layers, precision(prior.kept))
-        return QuasiDiagonalState(stars=stars, prior=kept, layers=layers)
+        least = least_precision(jnp.concatenate([star.diagonal.reshape(-1) for star in stars]))
+        return QuasiDiagonalState(stars=stars, prior=kept, layers=layers, least=least)
 
     def fade(
         self, state: QuasiDiagonalState, keep: Float[Array, ""], restore: Float[Array, ""] | None
     ) -> QuasiDiagonalState:
-        """Exact: the kept entries are linear in Lambda."""
-        stars = jax.tree.map(lambda kept: keep * kept, state.stars)
+        """Exact down to `least`: the kept entries are linear in Lambda."""
+        stars = tuple(_bounded(*(keep * kept for kept in star), state.least) for star in state.stars)
         if state.prior is not None and restore is not None:
             stars = jax.tree.map(lambda kept, base: kept + restore * base, stars, state.prior)
-        return QuasiDiagonalState(stars=stars, prior=state.prior, layers=state.layers)
+        return state._replace(stars=stars)
 
     def prior_product(self, state: QuasiDiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """Lambda_0 vector: s_i x_i + b_i (r . x + x_0) at weight i, c (r . x + x_0) at the bias."""
@@ -149,7 +152,7 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
                     bias=star.bias + jnp.sum(jnp.square(biases), axis=0),
                 )
             )
-        return QuasiDiagonalState(stars=tuple(stars), prior=state.prior, layers=state.layers)
+        return state._replace(stars=tuple(stars))
 
     def solve(self, state: QuasiDiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""
@@ -171,6 +174,14 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
             biases = jax.random.normal(bias_key, star.bias.shape, star.bias.dtype) / jnp.sqrt(star.bias)
             parts.append((weights, biases - _total(ratio * weights)))
         return _join(state.layers, parts)
+
+
+def _bounded(
+    diagonal: Float[Array, "n u"], cross: Float[Array, "n u"], bias: Float[Array, " u"], least: Float[Array, ""]
+) -> Star:
+    """Precision is added at the bias and at weights, so that neither c nor s_i falls below `least`."""
+    held = jnp.maximum(bias, least)
+    return Star(jnp.maximum(diagonal, least + jnp.square(cross) / held[None, :]), cross, held)
 
 
 def _frame(star: Star) -> tuple[Float[Array, "n u"], Float[Array, "n u"]]:

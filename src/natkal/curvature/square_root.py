@@ -12,15 +12,17 @@ from natkal.curvature.base import Alone, Prior, Response, Update
 from natkal.curvature.dense import check_directions
 from natkal.curvature.innovation import conditioned
 from natkal.curvature.kernels import RootKernel, best_root, size_of
+from natkal.curvature.limits import largest_variance
 from natkal.curvature.prior import KeptPrior, keep_prior, renew, respond_with_prior, with_prior_rows
 from natkal.typing import Array, Float
 
 
 class SquareRootState(NamedTuple):
-    """Z with Z Z' = P as its kernel keeps it, and the prior if it is kept."""
+    """Z with Z Z' = P as its kernel keeps it, the prior if it is kept, and the variance forgetting may reach."""
 
     root: Any
     prior: KeptPrior | None
+    limit: Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +42,8 @@ class SquareRoot(Alone):
         if prior.cov is None:
             raise ValueError("prior_cov: square-root curvature needs a prior covariance, got None (a diffuse start)")
         root = jnp.diag(jnp.sqrt(prior.cov)) if prior.cov.ndim == 1 else linalg.cholesky(prior.cov).triangle()
-        return SquareRootState(root=self.kernel_for(len(root)).start(root), prior=keep_prior(prior))
+        limit = largest_variance(prior.cov)
+        return SquareRootState(self.kernel_for(len(root)).start(root, limit), keep_prior(prior), limit)
 
     def update(
         self,
@@ -56,22 +59,24 @@ class SquareRoot(Alone):
         renewal = renew(state.prior, keep, restore, self.prior_directions)
         stacked = with_prior_rows(renewal, rows)
         settled = kernel.settle(state.root, len(stacked))
-        shadows = kernel.forward(settled, stacked)
+        held = kernel.held(settled, state.limit)
+        shadows = kernel.forward(settled, stacked if held is None else stacked * held[None])
         before = shadows @ shadows.T
         gram = before / keep
         answer = respond_with_prior(renewal, gram, respond, offset)
         solved = conditioned(answer, gram)
         images = kernel.back(settled, shadows) / keep
+        images = images if held is None else images * held[None]
         left = solved.change @ images
         shifted = jnp.eye(len(solved.root), dtype=gram.dtype) + solved.root
         right = linalg.triangular(shifted).whiten(answer.factor.T) @ shadows / jnp.sqrt(keep)
         roomy = settled if len(left) <= len(stacked) else kernel.settle(settled, len(left))
-        learned = kernel.learn(roomy, left, right, keep)
+        learned = kernel.learn(roomy, left, right, keep, held)
         return Update(
-            state=SquareRootState(root=learned.store, prior=state.prior if renewal is None else renewal.state),
+            state=state._replace(root=learned.store, prior=state.prior if renewal is None else renewal.state),
             step=solved.weights @ images,
             gram=before[-len(rows) :, -len(rows) :],
-            declined=SquareRootState(root=learned.declined, prior=state.prior),
+            declined=state._replace(root=learned.declined),
         )
 
     def transition(
@@ -82,7 +87,8 @@ class SquareRoot(Alone):
         if noise is not None:
             added = linalg.semidefinite(noise).triangle()
             moved = linalg.triangular_root(jnp.concatenate([moved, added], axis=1).T).T
-        return SquareRootState(root=self.kernel_for(len(moved)).start(moved), prior=state.prior)
+        none = jnp.full_like(state.limit, jnp.inf)
+        return SquareRootState(self.kernel_for(len(moved)).start(moved, none), state.prior, none)
 
     def solve(self, state: SquareRootState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """Z (Z' vector)."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from natkal import linalg
 from natkal.curvature.prior import prior_root
 from natkal.drivers.checks import check_stream
 from natkal.engine import counter
@@ -192,6 +193,6 @@ class _Work:
             cov = 1 / (1 / cov + added)
         else:
             root = prior_root(cov)
-            cov = jnp.linalg.inv(root.T @ root + jnp.diag(added))
+            cov = linalg.inverse(root.T @ root + jnp.diag(added))
         begun = self.learner.curvature.init(self.prior._replace(cov=cov))
         return jax.tree.map(lambda new, old: jnp.where(damping > 0, new, old), begun, self.start.curvature)

@@ -91,7 +91,7 @@ def _kept(info: Any, keep: Keep) -> Any:
     nothing: Any = None
     if keep == "nothing":
         return StepInfo(*[nothing] * len(StepInfo._fields))
-    return StepInfo(info.log_prob, nothing, info.observed, info.accepted, nothing, nothing)  # pyright: ignore[reportArgumentType]
+    return StepInfo(info.log_prob, nothing, info.observed, info.accepted, nothing, nothing, nothing)  # pyright: ignore[reportArgumentType]
 
 
 def _in_parts(

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtri
 
+from natkal import linalg
 from natkal.engine.distributions import find_quantile, matched_cdf
 from natkal.families.base import Event, Family
 from natkal.typing import Array, Float
@@ -181,9 +182,8 @@ class FilterPrediction(PredictiveLaw):
         if self.natural_cov is None or self.family.link(self.natural) is not self.natural:  # not every nu is allowed
             return self.family.sample(key, self.natural)
         parameter_key, noise_key = jax.random.split(key)
-        values, vectors = jnp.linalg.eigh(self.natural_cov)
-        noise = jax.random.normal(parameter_key, values.shape, values.dtype)
-        return self.family.sample(noise_key, self.natural + vectors @ (jnp.sqrt(jnp.maximum(values, 0.0)) * noise))
+        noise = jax.random.normal(parameter_key, self.natural.shape, self.natural.dtype)
+        return self.family.sample(noise_key, self.natural + linalg.semidefinite(self.natural_cov).triangle() @ noise)
 
     def probabilities_one(self) -> Array:
         """Those of the plug-in law."""

@@ -36,7 +36,8 @@ class StepInfo(NamedTuple):
     `log_prob` is that of y before learning from it (of its observed part; 0 where all of y is missing). `observed`:
     some of y was there. `accepted`: the step was finite and was taken; a step that was not leaves the state as it was.
     `weight` is what the observation counted for, 1 unless a robust learner took it for an outlier. `keep` is the share
-    of the earlier evidence that was kept, 1 - lambda.
+    of the earlier evidence that was kept, 1 - lambda. `reached`: the output depended on every array of the parameters;
+    where it does not for many rows, units are dead and the model has stopped learning.
     """
 
     log_prob: Float[Array, ""]
@@ -45,6 +46,7 @@ class StepInfo(NamedTuple):
     accepted: Bool[Array, ""] | bool = True
     weight: Float[Array, ""] | float = 1.0
     keep: Float[Array, ""] | float = 1.0
+    reached: Bool[Array, ""] | bool = True
 
 
 def short(tree: Any) -> str:

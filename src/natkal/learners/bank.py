@@ -13,6 +13,7 @@ from jax.scipy.special import logsumexp
 from natkal.compiling import jit_method
 from natkal.engine import Learner
 from natkal.engine.checks import as_precision
+from natkal.engine.joint import JointLaw
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
 from natkal.learners.members import Group, from_grid, from_learners, map_running
@@ -23,14 +24,18 @@ from natkal.learners.predictive import Laws, Moments
 from natkal.learners.selection import Selection, SelectionState, best_of, revived
 from natkal.typing import Array, Bool, Float, Int, Params
 
+DEAD_AFTER = 200
+"""Rows in a row whose output did not depend on some array of the parameters, after which a member counts as dead."""
+
 
 class BankState(NamedTuple):
     """All members' states, group by group with a leading axis, and what is known of the members.
 
     `noise` is what the predictive laws have learned beside each member. `log_weights` has a row for each member and a
     column for each of its laws. `memory` is the effective number of observations each member remembers, `prior_left`
-    the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `selection`
-    says which members run, where not all do.
+    the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `silent` is
+    for how many rows no gradient has reached some array of a member's parameters. `selection` says which members run,
+    where not all do.
     """
 
     members: tuple[Any, ...]
@@ -39,6 +44,7 @@ class BankState(NamedTuple):
     memory: Float[Array, " m"]
     prior_left: Float[Array, " m"]
     reseeded: Int[Array, ""]
+    silent: Int[Array, " m"]
     selection: SelectionState | None
 
     def __repr__(self) -> str:
@@ -72,6 +78,7 @@ class Told(NamedTuple):
     observed: Bool[Array, ""]
     good: Bool[Array, ""]
     keep: Float[Array, ""]
+    reached: Bool[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,6 +126,7 @@ class Bank:
             memory=jnp.zeros(self.size, dtype),
             prior_left=jnp.ones(self.size, dtype),
             reseeded=jnp.zeros((), jnp.int32),
+            silent=jnp.zeros(self.size, jnp.int32),
             selection=None if self.selection is None else self.selection.init(self.sizes, dtype),
         )
 
@@ -159,11 +167,14 @@ class Bank:
         return learned._replace(members=tuple(members)), info
 
     def revive(self, index: int, states: Any, rest: BankState) -> Any:
-        """The states of a group's members before a step: those that start again are copies of the best."""
+        """The states of a group's members before a step: those that start again or are dead are copies of the best."""
+        rows = self._rows()[index][1]
+        dead = self._dead(rest)[rows]
+        source = best_of(rest.log_weights[rows], self.running(rest)[rows] & ~dead)
         if rest.selection is None:
-            return states
+            return revived(states, dead, source)
         running = rest.selection.running[index]
-        return revived(states, running.started, running.source)
+        return revived(states, running.started | dead, jnp.where(jnp.any(running.started), running.source, source))
 
     def advance(self, index: int, states: Any, rest: BankState, inputs: Any, target: Any) -> tuple[Any, Told]:
         """The members of one group that run take their steps; `rest` is the bank's state without members.
@@ -174,10 +185,11 @@ class Bank:
         def one(learner: Learner, kept: Any) -> tuple[Any, Told]:
             after, info = learner.step(kept, inputs, target)
             return after, Told(
-                prediction=self.laws.needed(info.prediction),
+                prediction=as_precision(rest.log_weights.dtype, self.laws.needed(info.prediction)),
                 observed=info.observed,
                 good=info.accepted & jnp.all(jnp.isfinite(info.prediction.mean)),
-                keep=getattr(info, "keep", jnp.ones_like(info.log_prob)),
+                keep=as_precision(rest.log_weights.dtype, getattr(info, "keep", jnp.ones_like(info.log_prob))),
+                reached=jnp.asarray(getattr(info, "reached", True)) | ~info.observed,
             )
 
         group, rows = self._rows()[index]
@@ -194,7 +206,7 @@ class Bank:
         """The predictions of the members of one group that run."""
 
         def one(learner: Learner, kept: Any, own: Any) -> tuple[Any, Any]:
-            return kept, self.laws.needed(learner.predict(own, inputs))
+            return kept, as_precision(state.log_weights.dtype, self.laws.needed(learner.predict(own, inputs)))
 
         group, own = self.groups[index], state.members[index]
         if state.selection is None:
@@ -217,11 +229,14 @@ class Bank:
         experts = joined_laws([judged[0] for _, judged in parts])
         noise, moments, log_probs = _joined([(after, judged[1], judged[2]) for after, judged in parts])
         all_told = _joined([said._replace(prediction=()) for said in told])
-        running = self._running(state)
+        running = self.running(state)
         observed = jnp.any(all_told.observed)
         mixture = self._mixture(state, experts, moments)
         log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], log_probs, -jnp.inf), self.share)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
+        dead = self._dead(state)
+        silent = jnp.where(dead, 0, state.silent)
+        silent = jnp.where(running, jnp.where(all_told.reached, 0, silent + 1), silent)
         bad = running & ~all_told.good
         learned = BankState(
             members=(),
@@ -229,7 +244,8 @@ class Bank:
             log_weights=log_weights,
             memory=jnp.where(observed & running, all_told.keep * state.memory + 1, state.memory),
             prior_left=jnp.where(observed & running, all_told.keep * state.prior_left, state.prior_left),
-            reseeded=state.reseeded + jnp.sum(bad, dtype=jnp.int32),
+            reseeded=state.reseeded + jnp.sum(bad | dead, dtype=jnp.int32),
+            silent=silent,
             selection=state.selection,
         )
         log_prob = jnp.where(observed, log_prob, 0.0)
@@ -273,7 +289,9 @@ class Bank:
 
         def ahead(learner: Learner, own: Any, noise: Any) -> tuple[Any, Moments]:
             predictions = learner.forecast(own, inputs, horizon, feed)
-            return jax.vmap(lambda one: self._laws_of(self.laws.needed(one), noise))(predictions)
+            return jax.vmap(lambda one, ahead: self._laws_of(self.laws.needed(one), noise, ahead))(
+                predictions, jnp.arange(horizon)
+            )
 
         parts = [
             group.map(ahead, own, jax.tree.map(lambda leaf, rows=rows: leaf[rows], state.noise))
@@ -311,6 +329,33 @@ class Bank:
         apart = params - (weights @ params)[None]
         return jnp.einsum("m,mij->ij", weights, covs) + jnp.einsum("m,mi,mj->ij", weights, apart, apart)
 
+    def joint(self, state: BankState, inputs: Any) -> JointLaw:
+        """The joint law of the outputs of several arms: those of the members, by their weights."""
+
+        def ask(learner: Any, kept: Any, own: Any, noise: Any) -> tuple[Any, JointLaw]:
+            return kept, learner.joint(own, inputs)
+
+        parts = [self._each(state, index, ask, (), state.members[index])[1] for index in range(len(self.groups))]
+        laws = jax.tree.map(lambda leaf: leaf[:, 0], _joined(parts))
+        by_law = jnp.where(self._running(state)[:, None], state.log_weights, -jnp.inf)
+        weights = logsumexp(by_law, axis=1)
+        share = jnp.exp(by_law - jnp.where(jnp.isfinite(weights), weights, 0.0)[:, None])
+        # what a member knows is in units of the noise, where its laws learn that
+        unit = jnp.sum(share * self.laws.noise_variances(state.noise), axis=1)
+        return laws._replace(
+            log_weights=weights - logsumexp(weights),
+            cov=laws.cov * unit[:, None, None],
+            noise=laws.noise * unit[:, None],
+        )
+
+    def inflate(self, state: BankState, factor: Array) -> BankState:
+        """The state with every member's covariance times `factor`."""
+        members = tuple(
+            group.map(lambda learner, own: learner.inflate(own, factor), own)
+            for group, own in zip(self.groups, state.members, strict=True)
+        )
+        return state._replace(members=members)
+
     def best(self, state: BankState) -> tuple[Learner, Any]:
         """The member with the largest weight, as a learner of its own, and its state."""
         index = int(jnp.argmax(logsumexp(state.log_weights, axis=1)))
@@ -340,6 +385,7 @@ class Bank:
             log_weights=weights - logsumexp(weights),
             memory=state.memory[chosen],
             prior_left=state.prior_left[chosen],
+            silent=state.silent[chosen],
         )
 
     def grow(self, state: BankState, learners: Sequence[Learner]) -> tuple["Bank", BankState]:
@@ -361,6 +407,7 @@ class Bank:
             log_weights=jnp.concatenate([log_weights, jnp.repeat(split[None], count, axis=0)]),
             memory=jnp.concatenate([state.memory, jnp.zeros(count, dtype)]),
             prior_left=jnp.concatenate([state.prior_left, jnp.ones(count, dtype)]),
+            silent=jnp.concatenate([state.silent, jnp.zeros(count, jnp.int32)]),
         )
         return dataclasses.replace(self, groups=self.groups + added), grown
 
@@ -380,20 +427,20 @@ class Bank:
             return map_running(function, state.selection.running[index], kept, *stacked)
         return jax.vmap(function)(kept, *stacked)
 
-    def _running(self, state: BankState) -> Bool[Array, " m"]:
+    def running(self, state: BankState) -> Bool[Array, " m"]:
         """Which members run."""
         if state.selection is None:
             return jnp.ones(self.size, bool)
         return jnp.concatenate([running.mask() for running in state.selection.running])
 
-    def _laws_of(self, prediction: Any, noise: Any) -> tuple[Any, Moments]:
-        experts = self.laws.laws(noise, prediction)
+    def _laws_of(self, prediction: Any, noise: Any, ahead: Any = 0) -> tuple[Any, Moments]:
+        experts = self.laws.laws(noise, prediction, ahead)
         return experts, jax.vmap(self.laws.moments)(experts)
 
     def _mixture(self, state: BankState, experts: Any, moments: Moments) -> Mixture:
         # a member that is not finite does not count until it is reseeded
-        usable = self._running(state) & jnp.all(jnp.isfinite(moments.mean), axis=(1, 2))
-        usable = jnp.where(jnp.any(usable), usable, self._running(state))
+        usable = self.running(state) & jnp.all(jnp.isfinite(moments.mean), axis=(1, 2))
+        usable = jnp.where(jnp.any(usable), usable, self.running(state))
         weights = jnp.where(usable[:, None], jnp.exp(state.log_weights), 0.0)
         weights = weights / jnp.sum(weights)
         together = mixed_moments(weights, moments)
@@ -405,6 +452,13 @@ class Bank:
             laws=self.laws.unweighted,
             family=self.outputs.unweighted,
         )
+
+    def _dead(self, state: BankState) -> Bool[Array, " m"]:
+        """Members that have stopped learning while another one of their group, whose copy they become, still learns."""
+        running, silent = self.running(state), state.silent
+        alive = [jnp.any(running[rows] & (silent[rows] < DEAD_AFTER)) for _, rows in self._rows()]
+        alike = [jnp.broadcast_to(one, (size,)) for one, size in zip(alive, self.sizes, strict=True)]
+        return running & (silent >= DEAD_AFTER) & jnp.concatenate(alike)
 
 
 def _families(groups: Sequence[Group]) -> list[Family]:

@@ -78,7 +78,8 @@ class Group:
     @functools.cached_property
     def first(self) -> Learner:
         """The first member, for what all of them share."""
-        return self.learner(0)
+        with jax.ensure_compile_time_eval():  # also when first asked for inside a program
+            return self.learner(0)
 
     def learner(self, member: int) -> Learner:
         """One of them, by itself."""

@@ -11,7 +11,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from natkal import linalg
-from natkal.engine.distributions import count_cdf, gamma_cdf, matched_cdf, student_cdf
+from natkal.engine.distributions import count_cdf, gamma_cdf, matched_cdf, student_cdf, student_quantile
 from natkal.engine.prediction import FilterPrediction
 from natkal.families import (
     Bernoulli,
@@ -72,8 +72,8 @@ class Laws(Protocol):
         """The prediction without what the laws do not look at."""
         ...
 
-    def laws(self, memory: Any, prediction: Any) -> Any:
-        """All laws, along a leading axis."""
+    def laws(self, memory: Any, prediction: Any, ahead: Any = 0) -> Any:
+        """All laws, along a leading axis; `ahead` is how many observations lie between now and the predicted one."""
         ...
 
     def observe(self, memory: Any, prediction: Any, y: Event) -> Any:
@@ -100,6 +100,18 @@ class Laws(Protocol):
         """The law of `location + scale y` where this one is the law of y."""
         ...
 
+    def units(self, memory: Any, dtype: Any) -> Float[Array, " v"]:
+        """For each law, the unit that the filter's parameters deviate in: that of the noise where it is learned."""
+        ...
+
+    def along(self, memory: Any, prediction: Any, y: Event) -> Any:
+        """The memory after a y that was drawn and not observed: a level follows it, and nothing is learned."""
+        ...
+
+    def noise_variances(self, memory: Any) -> Any:
+        """The noise variance of each law, in units of the filter's own; memories may be stacked along a first axis."""
+        ...
+
 
 class _Plain:
     """Laws of observations without a weight."""
@@ -113,9 +125,15 @@ class _Plain:
         """All of it."""
         return prediction
 
+    def noise_variances(self, memory: Any) -> Any:
+        """The filter's own."""
+        return 1.0
+
 
 class _Memoryless(_Plain):
     """Laws that learn nothing of their own, of targets that are not rescaled."""
+
+    count: Any
 
     def start(self, dtype: Any) -> tuple[()]:
         """Nothing."""
@@ -128,6 +146,14 @@ class _Memoryless(_Plain):
     def rescaled(self, law: Any, location: Array, scale: Array) -> Any:
         """The law itself: classes have no units."""
         return law
+
+    def units(self, memory: tuple[()], dtype: Any) -> Float[Array, " v"]:
+        """The parameters' own."""
+        return jnp.ones(self.count, dtype)
+
+    def along(self, memory: tuple[()], prediction: Any, y: Event) -> tuple[()]:
+        """Nothing to follow."""
+        return memory
 
 
 class OwnLaw(NamedTuple):
@@ -151,7 +177,7 @@ class PlugIn(_Memoryless):
             cov = self.family.cov(prediction.natural)
         return OwnLaw(natural=prediction.natural, moments=Moments(mean=prediction.mean, cov=cov))
 
-    def laws(self, memory: tuple[()], prediction: Any) -> Any:
+    def laws(self, memory: tuple[()], prediction: Any, ahead: Any = 0) -> Any:
         """One."""
         return jax.tree.map(lambda leaf: leaf[None], prediction)
 
@@ -191,7 +217,7 @@ class Tempered(_Memoryless):
         """nu."""
         return prediction.natural
 
-    def laws(self, memory: tuple[()], prediction: Float[Array, " k"]) -> Float[Array, "v k"]:
+    def laws(self, memory: tuple[()], prediction: Float[Array, " k"], ahead: Any = 0) -> Float[Array, "v k"]:
         """nu / T."""
         return prediction[None] / jnp.asarray(self.temperatures, prediction.dtype)[:, None]
 
@@ -238,7 +264,7 @@ class SameMean(_Memoryless):
         """The mean."""
         return prediction.mean
 
-    def laws(self, memory: tuple[()], prediction: Float[Array, " k"]) -> Spread:
+    def laws(self, memory: tuple[()], prediction: Float[Array, " k"], ahead: Any = 0) -> Spread:
         """The member's mean, each dispersion."""
         dispersions = jnp.asarray(self.dispersions, prediction.dtype)
         return Spread(mean=jnp.broadcast_to(prediction, (self.count, *prediction.shape)), dispersion=dispersions)
@@ -324,20 +350,26 @@ class Student(_Plain):
         """Mean and covariance."""
         return Moments(prediction.mean, prediction.cov)
 
-    def laws(self, memory: Noise, prediction: Moments) -> StudentLaw:
-        """Each rate's mean with each memory's noise, at each width."""
+    def laws(self, memory: Noise, prediction: Moments, ahead: Any = 0) -> StudentLaw:
+        """Each rate's mean with each memory's noise, at each width.
+
+        A level that follows at rate a moves by a e with each observation: `ahead` of them add `ahead` a^2 to the
+        variance, in units of the noise.
+        """
         assert prediction.cov is not None
         shape = (len(self.rates), len(self.memories), len(self.widths))
         size = len(prediction.mean)
-        scale = jnp.sqrt(memory.squares / memory.heard[None])
-        widths = jnp.asarray(self.widths, scale.dtype)
         means = prediction.mean[None] + memory.level
         # by memory alone: the logarithm of the gamma function costs more than all the rest of a law
         factors = _log_factors(memory.heard, size)
+        covs = jnp.broadcast_to(prediction.cov, (len(self.rates), size, size))
+        if not isinstance(ahead, int) or ahead:
+            wandered = jnp.asarray(ahead, covs.dtype) * jnp.square(jnp.asarray(self.rates, covs.dtype))
+            covs = covs + wandered[:, None, None] * jnp.eye(size, dtype=covs.dtype)[None]
         return StudentLaw(
             mean=jnp.broadcast_to(means[:, None, None], (*shape, size)).reshape(-1, size),
-            cov=jnp.broadcast_to(prediction.cov, (self.count, size, size)),
-            width=(scale[:, :, None] * widths[None, None]).ravel(),
+            cov=jnp.broadcast_to(covs[:, None, None], (*shape, size, size)).reshape(-1, size, size),
+            width=self.units(memory, prediction.mean.dtype),
             freedom=jnp.broadcast_to(memory.heard[None, :, None], shape).ravel(),
             log_factors=jnp.broadcast_to(factors[None, :, None], (*shape, size + 1)).reshape(-1, size + 1),
         )
@@ -361,6 +393,20 @@ class Student(_Plain):
         )
         told = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
         return jax.tree.map(lambda new, old: jnp.where(told, new, old), after, memory)
+
+    def units(self, memory: Noise, dtype: Any) -> Float[Array, " v"]:
+        """The deviation of the noise, at each width."""
+        scale = jnp.sqrt(memory.squares / memory.heard[None]).astype(dtype)
+        return (scale[:, :, None] * jnp.asarray(self.widths, dtype)[None, None]).ravel()
+
+    def along(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
+        """The levels follow; the size of the noise stays."""
+        return memory._replace(level=self.observe(memory, prediction, y).level)
+
+    def noise_variances(self, memory: Noise) -> Float[Array, "*m v"]:
+        """Sum / n, the same for each width."""
+        variances = memory.squares / memory.heard[..., None, :]
+        return jnp.repeat(variances.reshape(*variances.shape[:-2], -1), len(self.widths), axis=-1)
 
     def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
         """Log t of the entries that are there."""
@@ -390,12 +436,15 @@ class Student(_Plain):
         return student_cdf(standard, law.freedom)
 
     def sample(self, law: StudentLaw, key: Array) -> Array:
-        """A normal draw over the root of a chi-squared one."""
+        """A normal draw over the root of a chi-squared one; of one entry, the quantile of a uniform draw."""
+        if self.entries == 1:
+            normal = jax.random.normal(key, law.mean.shape, law.mean.dtype)
+            drawn = law.mean + law.width * jnp.sqrt(law.cov[0]) * student_quantile(normal, law.freedom)
+            return drawn[0]
         noise_key, width_key = jax.random.split(key)
-        noise = jnp.linalg.cholesky(law.cov) @ jax.random.normal(noise_key, law.mean.shape, law.mean.dtype)
+        noise = linalg.cholesky(law.cov).triangle() @ jax.random.normal(noise_key, law.mean.shape, law.mean.dtype)
         chi = 2 * jax.random.gamma(width_key, law.freedom / 2, dtype=law.mean.dtype) / law.freedom
-        drawn = law.mean + law.width * noise / jnp.sqrt(chi)
-        return drawn[0] if self.entries == 1 else drawn
+        return law.mean + law.width * noise / jnp.sqrt(chi)
 
     def rescaled(self, law: StudentLaw, location: Array, scale: Array) -> StudentLaw:
         """Mean and scale matrix in other units, entry by entry."""
@@ -441,13 +490,17 @@ class Counted:
         """The same."""
         return self.inner.needed(prediction)
 
-    def laws(self, memory: Any, prediction: Any) -> Any:
+    def laws(self, memory: Any, prediction: Any, ahead: Any = 0) -> Any:
         """The same laws."""
-        return self.inner.laws(memory, prediction)
+        return self.inner.laws(memory, prediction, ahead)
 
     def observe(self, memory: Any, prediction: Any, y: Event) -> Any:
         """The noise of y, whatever it counts for; nothing where it counts for nothing."""
         return self.inner.observe(memory, prediction, jnp.where(y[1] > 0, y[0], jnp.nan))
+
+    def noise_variances(self, memory: Any) -> Any:
+        """The inner laws'."""
+        return self.inner.noise_variances(memory)
 
     def log_prob(self, law: Any, y: Event) -> Float[Array, ""]:
         """w log p(y)."""
@@ -469,6 +522,14 @@ class Counted:
     def rescaled(self, law: Any, location: Array, scale: Array) -> Any:
         """As the inner laws do."""
         return self.inner.rescaled(law, location, scale)
+
+    def units(self, memory: Any, dtype: Any) -> Float[Array, " v"]:
+        """As the inner laws do."""
+        return self.inner.units(memory, dtype)
+
+    def along(self, memory: Any, prediction: Any, y: Event) -> Any:
+        """As the inner laws do, of y alone."""
+        return self.inner.along(memory, prediction, y[0])
 
 
 def _present(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:

@@ -9,11 +9,13 @@ import numpy as np
 
 from natkal.compiling import jit_method
 from natkal.engine.checks import as_precision
+from natkal.engine.joint import JointLaw
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
 from natkal.learners import scales
 from natkal.learners.bank import Bank, BankInfo, BankState, value_of
 from natkal.learners.mixture import Mixture
+from natkal.learners.paths import ROUNDS, Inputs, Units, draw_paths
 from natkal.learners.scales import FIRST_ROWS, Scale
 from natkal.typing import Array, Params
 
@@ -51,7 +53,8 @@ class Scaled:
     earlier rows. Before `FIRST_ROWS` targets are known there is no scale to learn in: those rows are predicted by
     their centre so far, kept, and then learned together. Predictions and log probabilities are in the user's units.
     `example` is one row of inputs, for its shapes; `scaled` says which leaves (or entries) of it are to be scaled.
-    `spread` is what the user expects of the deviation of a target before any is seen.
+    `spread` is what the user expects of the deviation of a target before any is seen. `alike`, where given, says for
+    each entry of a leaf which entry's scale it takes: quantities of one unit stay comparable.
     """
 
     bank: Bank
@@ -59,6 +62,7 @@ class Scaled:
     outputs: Family
     scaled: Any
     spread: Any
+    alike: Any = None
 
     def __repr__(self) -> str:
         return f"Scaled({self.bank!r})"
@@ -189,25 +193,44 @@ class Scaled:
         return state._replace(bank=self.bank.restart(state.bank))
 
     def forecast(self, state: ScaledState, inputs: Any, horizon: int, feed: Feed | None = None) -> Mixture:
-        """The next `horizon` observations in the user's units; `feed` takes and gives the user's units too."""
+        """The next `horizon` observations in the user's units; `feed` takes and gives the user's units too.
+
+        All steps are seen in the scales of the first one, as in `paths`.
+        """
+        inputs = as_precision(state.bank.log_weights.dtype, jax.tree.map(jnp.asarray, inputs))
+        first = inputs if feed is not None else jax.tree.map(lambda leaf: leaf[0], inputs)
+        seen = self._seen(state, first)
 
         def standard_feed(mean: Array) -> Any:
             assert feed is not None
             if not self._has_units:
-                return self._standardised(state.inputs, feed(mean))
+                return self._standardised(seen, feed(mean))
             location, scale = self.target_units(state)
             y = location + scale * jnp.reshape(mean, location.shape)
-            return self._standardised(state.inputs, feed(jnp.reshape(y, (-1,))))
+            return self._standardised(seen, feed(jnp.reshape(y, (-1,))))
 
         if feed is None:
-            scaled = jax.vmap(lambda row: self._standardised(state.inputs, row))(inputs)
+            scaled = jax.vmap(lambda row: self._standardised(seen, row))(inputs)
             prediction = self.bank.forecast(state.bank, scaled, horizon)
         else:
-            prediction = self.bank.forecast(
-                state.bank, self._standardised(state.inputs, inputs), horizon, standard_feed
-            )
+            prediction = self.bank.forecast(state.bank, self._standardised(seen, inputs), horizon, standard_feed)
         units = self.target_units(state) if self._has_units else None
         return jax.vmap(lambda one: self.in_users_units(one, units))(prediction)
+
+    def paths(self, state: ScaledState, key: Array, inputs: Inputs, horizon: int, rounds: int = ROUNDS) -> Array:
+        """Draws of the next `horizon` observations, (paths, horizon, *event); `inputs` speaks the user's units.
+
+        All steps are seen in the scales of the first one. These hold one input more than `state` does, as they do in
+        every prediction: past targets and targets are then centred alike, and no bias adds up from step to step.
+        """
+        dtype = state.bank.log_weights.dtype
+        seen = self._seen(state, as_precision(dtype, inputs.at(inputs.start(key), jnp.zeros((), jnp.int32))))
+
+        def at(memory: Any, step: Array) -> Any:
+            return self._standardised(seen, as_precision(dtype, inputs.at(memory, step)))
+
+        units = Units(*self.target_units(state)) if self._has_units else None
+        return draw_paths(self.bank, state.bank, key, inputs._replace(at=at), horizon, units, rounds)
 
     def sample(self, state: ScaledState, key: Array) -> Params:
         """Parameters of a member, of a model that sees standardised data."""
@@ -216,6 +239,27 @@ class Scaled:
     def covariance(self, state: ScaledState) -> Array:
         """That of the parameters of a model that sees standardised data."""
         return self.bank.covariance(state.bank)
+
+    def joint(self, state: ScaledState, inputs: Any) -> JointLaw:
+        """The joint law of the outputs of several arms, in the user's units."""
+        inputs = as_precision(state.bank.log_weights.dtype, inputs)
+        shared = {name: None for name in inputs if name != "arm"}
+
+        def one(arm: Any) -> Any:
+            row = {**inputs, "arm": arm}
+            return self._standardised(self._seen(state, row), row)
+
+        law = self.bank.joint(state.bank, jax.vmap(one, out_axes={**shared, "arm": 0})(inputs["arm"]))
+        if not self._has_units:
+            return law
+        location, scale = self.target_units(state)
+        if self.outputs.support == "real":
+            law = law._replace(location=location + scale * law.location, cov=jnp.square(scale) * law.cov)
+        return law._replace(mean=location + scale * law.mean, noise=jnp.square(scale) * law.noise)
+
+    def inflate(self, state: ScaledState, factor: Array) -> ScaledState:
+        """The state with every member's covariance times `factor`."""
+        return state._replace(bank=self.bank.inflate(state.bank, factor))
 
     def best(self, state: ScaledState) -> tuple[Any, Any]:
         """The member with the largest weight, as a learner of its own, which sees standardised data."""
@@ -255,9 +299,12 @@ class Scaled:
     def _standardised(self, seen: Any, inputs: Any) -> Any:
         leaves, structure = jax.tree.flatten(inputs)
         wanted = structure.flatten_up_to(self.scaled)
+        alike = [None] * len(leaves) if self.alike is None else structure.flatten_up_to(self.alike)
         done = [
-            leaf if own is None else jnp.where(which, scales.standardised(own, leaf), _filled(leaf)).astype(leaf.dtype)
-            for own, leaf, which in zip(structure.flatten_up_to(seen), leaves, wanted, strict=True)
+            leaf
+            if own is None
+            else jnp.where(which, scales.standardised(_as(own, places), leaf), _filled(leaf)).astype(leaf.dtype)
+            for own, leaf, which, places in zip(structure.flatten_up_to(seen), leaves, wanted, alike, strict=True)
         ]
         return structure.unflatten(done)
 
@@ -303,6 +350,11 @@ class Scaled:
             observed=observed,
             expert_log_prob=info.expert_log_prob + shift,
         )
+
+
+def _as(scale: Scale, places: Any) -> Scale:
+    """The scale of each entry, taken from the entry that `places` names."""
+    return scale if places is None else jax.tree.map(lambda leaf: leaf[places], scale)
 
 
 def all_real(example: Any) -> Any:

@@ -1,9 +1,8 @@
 """Which members of a bank run: many at first, then only those that matter, and all again after a drift.
 
 Every decision is a function of the number of steps and of what they told, so a stream cut into blocks anywhere makes
-the same decisions. Members stop on steps FIRST, 2 FIRST, 4 FIRST, ... and on every multiple of REVIEW, and start again
-on multiples of FIRST. A block of steps that ends at a multiple of FIRST holds no decision before its end, so members
-may take all its steps before anything is decided.
+the same decisions. They fall on steps FIRST, 2 FIRST, 4 FIRST, ... and on every multiple of REVIEW (`next_decision`):
+members may take all steps up to there before anything is decided.
 
 - Within a group (one architecture, several priors and fadings) the members of largest weight stay: half of them after
   FIRST rows, a quarter after 4 FIRST, one or two after 16 FIRST.
@@ -31,7 +30,7 @@ from natkal.typing import Array, Bool, Float, Int
 
 FIRST = 256
 PATIENCE = 2048
-REVIEW = 4096
+REVIEW = 1024
 LATE = 8192
 FAST, SLOW = 1 / 50, 1 / 1000
 RECENT = 1 / 2000
@@ -39,6 +38,13 @@ MARGIN = 30.0
 """Nats per row times rows: a group that lost more than MARGIN / rows per row, and at least MARGIN_LEAST, stops."""
 MARGIN_LEAST = 2e-3
 REVIVED_SHARE = 0.1
+
+
+def next_decision(taken: int) -> int:
+    """The step of the next decision after so many steps."""
+    if taken >= REVIEW:
+        return (taken // REVIEW + 1) * REVIEW
+    return max(FIRST, 1 << taken.bit_length())
 
 
 class SelectionState(NamedTuple):
@@ -102,8 +108,9 @@ class Selection:
         )
         error = jnp.sqrt(jnp.maximum(now.square, 1e-12) * FAST / 2)
         risen = (now.fast > now.slow + 5 * error) & (now.calm >= 1000) & ~jnp.all(runs)
-        drift = risen & (seen % FIRST == 0)
-        due = (seen >= FIRST) & ((seen & (seen - 1) == 0) | (seen % REVIEW == 0)) & ~drift
+        decides = (seen >= FIRST) & ((seen & (seen - 1) == 0) | (seen % REVIEW == 0))
+        drift = risen & decides
+        due = decides & ~drift
         chosen = jax.lax.cond(
             due, lambda: self._chosen(state.log_weights, now, runs, sizes), lambda: jnp.where(drift, True, runs)
         )

@@ -1,14 +1,14 @@
 """What every file does with P, J, R: positive definite matrices, by Cholesky (NaN where one is not)."""
 
-import jax
 import jax.numpy as jnp
 
+from natkal import linalg
 from natkal.typing import Array, Float
 
 
 def solve(matrix: Float[Array, "p p"], right: Float[Array, "p *m"]) -> Float[Array, "p *m"]:
     """M^-1 b for a positive definite M."""
-    return jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), right)
+    return linalg.solve(matrix, right)
 
 
 def inverse(matrix: Float[Array, "p p"]) -> Float[Array, "p p"]:

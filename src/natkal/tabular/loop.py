@@ -16,6 +16,7 @@ import numpy as np
 from natkal.compiling import compile_loop, compile_quickly
 from natkal.learners.scaled import Scaled
 from natkal.learners.scales import FIRST_ROWS
+from natkal.learners.selection import next_decision
 from natkal.tabular.choose import Inputs
 from natkal.tabular.stages import BLOCK, Stages, Steps
 from natkal.tabular.tasks import LEVEL, Outcome, Task
@@ -110,8 +111,7 @@ class Loop:
         for position, stages in enumerate(self._stages):
             steps, answers = self._steps(feed, position, progress[position])
             told = []
-            aligned = self.learners[position].bank.selection is not None
-            for part, count in _blocks(steps, progress[position].steps if aligned else 0):
+            for part, count in _blocks(steps, progress[position].steps):
                 after[position], one = stages.run(after[position], part, np.int32(count))
                 told.append((one, count))
             progress[position].steps += len(steps.target)
@@ -285,10 +285,10 @@ def _replays(counted: np.ndarray, slots: np.ndarray | None, first_rows: np.ndarr
 
 
 def _blocks(steps: Steps, taken: int) -> Iterator[tuple[Steps, int]]:
-    """Blocks of steps, none reaching over a multiple of `BLOCK` steps, padded; and how many steps count."""
+    """Blocks of steps, none reaching over a decision of the selection, padded; and how many steps count."""
     total, first = len(steps.target), 0
     while first < total:
-        last = min(total, first + BLOCK - (taken + first) % BLOCK)
+        last = min(total, next_decision(taken + first) - taken)
         part = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], steps)
         yield jax.tree.map(_padded, part), last - first
         first = last

@@ -6,12 +6,13 @@
 
 In each stage one row follows the other, so the result is that of one step after the other (`Scaled.step`), and a block
 may end anywhere. Separate programs compile faster than one, at the same time, and each is small enough to become one
-machine function; a group whose members have all stopped costs nothing. The selection of members makes decisions on
-multiples of `FIRST` steps only (learners/selection.py), so no block reaches over one.
+machine function; a group whose members have all stopped costs nothing. No block reaches over a step at which the
+selection decides which members run (learners/selection.py).
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -21,17 +22,19 @@ import numpy as np
 from natkal.compiling import blank, compile_loop, run_together
 from natkal.learners.members import entry, with_entry
 from natkal.learners.scaled import Scaled, ScaledState, Standard
-from natkal.learners.selection import FIRST
+from natkal.learners.selection import REVIEW
 from natkal.tabular.choose import Inputs
 from natkal.tabular.tasks import Outcome, Task
 from natkal.typing import Array
 
-BLOCK = FIRST
+BLOCK = REVIEW
 """Steps of a block; shorter ones are padded, so that one program serves all."""
 
 
 LARGEST_GROUP_BYTES = 16 << 20
-"""A group up to this size is one machine function: its members, each a fraction of it, take turns."""
+"""A group up to this size, over the number of outputs, is one machine function. Its members, each a fraction of it,
+take turns; with many outputs most of the work is matrix products, which a library does better.
+"""
 
 
 class Steps(NamedTuple):
@@ -93,7 +96,7 @@ class Stages:
             for program, own in zip(self._members, state.bank.members, strict=True)
         ]
         told = tuple(blank(said) for _, said in shapes)
-        jobs = [
+        jobs: list[Callable[[], Any]] = [
             lambda program=program, own=own: program(blank(own), blank(rest), standard, where, none)
             for program, own in reversed(list(zip(self._members, state.bank.members, strict=True)))
         ]
@@ -146,9 +149,11 @@ class Stages:
 
             if slots is None:
                 members = bank.revive(index, members, rest)
+                if rest.selection is not None:  # a group that has stopped tells nothing
+                    count = jnp.where(rest.selection.running[index].running > 0, count, 0)
             return _each_row(one, members, (rows, slots, resets), slots, count)
 
-        return compile_loop(block, donate_argnums=(0,), largest=LARGEST_GROUP_BYTES)
+        return compile_loop(block, donate_argnums=(0,), largest=LARGEST_GROUP_BYTES // self.task.outputs)
 
     @functools.cached_property
     def _weigh(self):

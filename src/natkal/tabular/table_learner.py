@@ -14,12 +14,15 @@ import numpy as np
 
 from natkal.compiling import run_once
 from natkal.drivers.storage import array_template, restored, state_arrays
+from natkal.learners.paths import ROUNDS
+from natkal.tabular import forecast
 from natkal.tabular.choose import Inputs, Shape, make_learner, member_names
+from natkal.tabular.errors import StreamError
 from natkal.tabular.loop import Feed, Loop, Pending, Progress, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
 from natkal.tabular.past import Past
 from natkal.tabular.resize import resized
-from natkal.tabular.tasks import LEVEL, make_task
+from natkal.tabular.tasks import LEVEL, Task, make_task
 
 FIRST_SLOTS = 16
 _LOOPS: dict[Any, Loop] = {}
@@ -73,7 +76,7 @@ class TableLearner:
     def _build(self) -> None:
         """The loop for the features and classes there is room for; one that was compiled before is used again."""
         tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
-        shapes = tuple(self._shape(past) for past in self.pasts)
+        shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
         asked = (self.options, shapes, tasks, self.keyed, self.limits)
         if asked not in _LOOPS:
             learners = tuple(
@@ -82,13 +85,14 @@ class TableLearner:
             _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.has_memory)
         self.loop = _LOOPS[asked]
 
-    def _shape(self, past: Past) -> Shape:
+    def _shape(self, past: Past, task: Task) -> Shape:
         free = [True] * (self.room - len(self.scaled))
         return Shape(
             columns=past.columns + self.room,
             scaled=(*past.scaled, *self.scaled, *free),
             past=past.columns,
             fan_in=self.fan_in + past.columns,
+            naive=past.naive if task.linear else (),
         )
 
     def with_limits(self) -> None:
@@ -104,6 +108,11 @@ class TableLearner:
             for learner in self.loop.learners
             for group in learner.bank.groups
         )
+
+    @property
+    def refused(self) -> int:
+        """How often a member of any key or target went bad: its step was not finite, or it had stopped learning."""
+        return sum(int(np.sum(own.bank.reseeded)) for own in self.state)
 
     @property
     def member_names(self) -> list[str]:
@@ -185,12 +194,21 @@ class TableLearner:
             self._progress = (self.state, self.loop.progress(self.state))
         return self._progress[1]
 
-    def predict(self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None, level: float | None = None) -> Told:
+    def predict(
+        self,
+        rows: Row,
+        *,
+        keys: Sequence[str] = (),
+        resets: Any = None,
+        level: float | None = None,
+        limits: bool | None = None,
+    ) -> Told:
         """Predictions without learning; a key never seen gets what every model starts from.
 
-        `level` is the coverage of the limits; unless given they are computed where `limits` says so.
+        `level` is the coverage of the limits; unless given they are computed where `limits` says so, the learner's own
+        unless given.
         """
-        if level is None and self.limits:
+        if level is None and (self.limits if limits is None else limits):
             level = LEVEL
         slots = None
         if self.keyed and self.options.has_memory:
@@ -202,6 +220,50 @@ class TableLearner:
         with jax.enable_x64(True):
             self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets), level)
         return told
+
+    # -- several rows ahead --------------------------------------------------------------------------------------------
+
+    def forecast(
+        self,
+        horizon: int,
+        future: np.ndarray | None = None,
+        *,
+        level: float = LEVEL,
+        key: str | None = None,
+        target: int = 0,
+    ) -> list[dict[str, Any]]:
+        """The next `horizon` rows of a target, of one key where there are several; learns nothing.
+
+        `future` (horizon, features) has the numbers of the rows to come, NaN where one is not known; or several
+        versions of them, (versions, horizon, features). An entry has `step`, `predicted` (the median), `low`, `high`
+        and `quantiles`; of classes, `predicted` (its number) and `probabilities`.
+        """
+        drawn = self.paths(horizon, future, key=key, target=target)
+        return forecast.summary(drawn, self.loop.tasks[target], level)
+
+    def paths(
+        self,
+        horizon: int,
+        future: np.ndarray | None = None,
+        *,
+        key: str | None = None,
+        target: int = 0,
+        rounds: int = ROUNDS,
+        often: bool = False,
+    ) -> np.ndarray:
+        """Draws (paths, horizon) of the next rows of a target, in the user's units; `often`: with every row."""
+        past = self.pasts[target]
+        given = future is not None and bool(np.isfinite(future).any())
+        forecast.check_request(horizon, past, self.options.has_memory, len(self.scaled), given)
+        if self.keyed and key not in self.keys:
+            raise StreamError(f"key: {key!r} was never seen" if key is not None else "key: name one of the keys")
+        windows = forecast.windows_of(future, horizon, len(self.scaled), self.room)
+        state = self.one(self.keys[key] if self.keyed and key is not None else None)[target]
+        known = self.known[target] if self.targets[target].classes else 0
+        learner, task = self.loop.learners[target], self.loop.tasks[target]
+        return forecast.draw_paths(
+            learner, state, task, past, key or "", windows, known, self.options.seed, rounds, often
+        )
 
     # -- growth --------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from natkal.app.reading.memory import open_data
-from natkal.app.session.forecasting import forecasts, future_rows  # pyright: ignore[reportMissingImports]
+from natkal.app.session.forecasting import forecasts, future_rows
 from natkal.app.session.session import Session
 
 

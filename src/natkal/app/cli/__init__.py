@@ -8,10 +8,13 @@ import typer
 from typer.core import TyperCommand
 
 import natkal
+from natkal.app.cli.decide import decide
+from natkal.app.cli.forecast import forecast
 from natkal.app.cli.learn import learn
 from natkal.app.cli.plan import plan
 from natkal.app.cli.predict import predict
 from natkal.app.cli.report import report
+from natkal.app.cli.stopping import watch
 from natkal.app.cli.verify import verify
 
 
@@ -34,9 +37,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.command(cls=Command)(decide)
 app.command(cls=Command)(learn)
 app.command(cls=Command)(plan)
 app.command(cls=Command)(predict)
+app.command(cls=Command)(forecast)
 app.command(cls=Command)(report)
 app.command(cls=Command)(verify)
 
@@ -61,6 +66,7 @@ def _options(
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(100_000, 20, 20)  # importing JAX makes half a million objects that stay: do not look through them
+    watch()
     atexit.register(gc.freeze)  # nor when all of them go
     app()
 

@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from natkal.app.cli.stopping import stop_on_signals
 from natkal.app.cli.terminal import err, out, print_json, stream_progress
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ def learn(
     ] = None,
     row_id: Annotated[str | None, _data("COLUMN", "Column of row ids: labels may come later.", "--id")] = None,
     label_delay: Annotated[int, _data("ROWS", "A row's label arrives this many rows after it.", min=0)] = 0,
+    horizon: Annotated[
+        int | None, _data("ROWS", "Forecast so many rows ahead after each row, and score it.", min=1, max=10_000)
+    ] = None,
     # the model, and how it learns
     model: Annotated[
         str, _model("MODEL", "auto, linear, mlp:64,64, rnn:8, gru:8, lstm:8 or package.module:function.")
@@ -150,7 +154,7 @@ def learn(
         raise typer.BadParameter(f"must be positive, got {prior_scale:g}", param_hint="--prior-scale")
     if fading is not None and not 0 <= fading < 1:
         raise typer.BadParameter(f"must be in [0, 1), got {fading:g}", param_hint="--fading")
-    rows, seconds = _interval(checkpoint_every)
+    rows, seconds = interval(checkpoint_every)
 
     from natkal.app.runtime import command
     from natkal.app.settings import Settings
@@ -160,8 +164,8 @@ def learn(
         settings = Settings(
             targets=tuple(target or ()),
             task=None if task is None else task.value,
-            features=_names(features),
-            classes=_names(classes),
+            features=names(features),
+            classes=names(classes),
             missing=missing.value,
             encoding=encoding,
             decimal=decimal.value,
@@ -181,6 +185,7 @@ def learn(
             max_rejects=max_rejects,
             predictions=None if predictions is None else str(predictions.absolute()),
             metrics=None if metrics is None else str(metrics.absolute()),
+            horizon=horizon,
         )
         begin = _prepare(run, settings, data, resume, overwrite)
         with command():
@@ -188,7 +193,11 @@ def learn(
             if not as_json and not resume:
                 _describe(session)
             started, rows_before = time.perf_counter(), session.counts.read
-            with stop_on_signals() as stopped, stream_progress(source, rows_before, quiet=as_json) as progress:
+            hint = f"natkal learn --resume --run {run} goes on from the last checkpoint"
+            with (
+                stop_on_signals(lambda number: f"stopped in the middle of a block; {hint}") as stopped,
+                stream_progress(source, rows_before, quiet=as_json) as progress,
+            ):
                 done = session.run(
                     source,
                     first,
@@ -279,25 +288,8 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
-@contextmanager
-def stop_on_signals() -> Iterator[Callable[[], int | None]]:
-    """Turn SIGINT and SIGTERM into a question to ask between blocks; a second SIGINT ends at once."""
-    caught: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        if caught and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        caught.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: caught[0] if caught else None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interval(text: str) -> tuple[int | None, float | None]:
+def interval(text: str) -> tuple[int | None, float | None]:
+    """Rows or seconds between checkpoints, whichever the text says."""
     try:
         if text.endswith("s"):
             seconds = float(text[:-1])
@@ -310,7 +302,8 @@ def _interval(text: str) -> tuple[int | None, float | None]:
     raise typer.BadParameter(f"write rows (10000) or seconds (30s), got {text!r}", param_hint="--checkpoint-every")
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names(text: str) -> tuple[str, ...]:
+    """The names in a list with commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -334,7 +327,7 @@ def _describe(session: "Session") -> None:
 
 def _result(session: "Session", files: list[str], seconds: float, rows: int, done: bool) -> dict[str, Any]:
     counts = session.counts
-    return {
+    result = {
         "command": "learn",
         "data": files,
         "run": str(session.folder),
@@ -354,6 +347,9 @@ def _result(session: "Session", files: list[str], seconds: float, rows: int, don
         "rows_per_second": round(rows / seconds, 1),
         "warnings": session.warnings(),
     }
+    if session.forecasts is not None:
+        result["forecasts"] = session.forecasts.summary()
+    return result
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -373,7 +369,23 @@ def _print(result: dict[str, Any]) -> None:
             cells = ["" if other is None else f"{other:.4g}" for other in others]
             table.add_row(name.replace("_", " "), f"{value:.4g}", *cells)
         out.print(table)
+    if "forecasts" in result:
+        out.print(_forecast_table(result["forecasts"]))
     for warning in result["warnings"]:
         err.print(f"warning: {warning}", soft_wrap=True, style="yellow")
     if "report" in result:
         out.print(f"report: {result['report']}", soft_wrap=True)
+
+
+def _forecast_table(forecasts: dict[str, Any]) -> Table:
+    """A few of the steps ahead, the last among them."""
+    table = Table(title="forecasts, by rows ahead", title_justify="left")
+    titles = ("rows ahead", "mean absolute error", "same as last", "a period ago", "CRPS", "90% interval holds")
+    for name in titles:
+        table.add_column(name, justify="right")
+    last = forecasts["horizon"]
+    names = ("mean_absolute_error", "last_mean_absolute_error", "seasonal_mean_absolute_error", "crps", "coverage_90")
+    for one in forecasts["steps"]:
+        if one["rows"] and (one["step"] == last or one["step"] in (1, 2, 3, 6, 12, 24, 48, 96)):
+            table.add_row(str(one["step"]), *(f"{one[name]:.4g}" for name in names))
+    return table

@@ -1,6 +1,5 @@
 """`natkal verify`: the paper's theorems, run on built-in models or on the user's own."""
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -49,8 +48,6 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Run the paper's theorems and say how far apart their two sides are; exit 1 if a claim fails."""
-    # One XLA thread: the certificate is one large program of tiny operations, and two threads can deadlock on it.
-    os.environ.setdefault("NPROC", "1")
     import jax
 
     if model is not None and case is not None:

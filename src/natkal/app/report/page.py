@@ -1,5 +1,6 @@
 """The page: one HTML file with everything in it."""
 
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -9,12 +10,14 @@ import numpy as np
 import natkal
 from natkal.app.report.charts import Axes, bars, short
 from natkal.app.report.facts import Facts
+from natkal.app.report.fans import pictures
 from natkal.app.report.figures import figure
 from natkal.app.report.targets import NAMES, target_section
+from natkal.app.session.forecasting import Forecast
 from natkal.app.session.session import Session
 
 
-def page(session: Session, facts: Facts, seconds: float | None) -> str:
+def page(session: Session, facts: Facts, seconds: float | None, fans: Sequence[Forecast]) -> str:
     """The whole document."""
     style = (files("natkal.app.report") / "style.css").read_text()
     targets = [target_section(session, facts, position) for position in range(len(session.metrics.parts))]
@@ -29,6 +32,7 @@ def page(session: Session, facts: Facts, seconds: float | None) -> str:
         f"<h1>Predicting {escape(names)} from {escape(data)}</h1>"
         f'<p class="muted">{session.counts.learned:,} rows learned one at a time, each predicted first.</p>\n'
         + _tiles(session, seconds)
+        + _fans(session, fans)
         + "".join(targets)
         + _knowledge(session, facts)
         + _views(session, facts)
@@ -58,6 +62,11 @@ def _tiles(session: Session, seconds: float | None) -> str:
         tiles.append((f"{counts.read / seconds:,.0f}", "rows per second", f"{seconds:.1f} s in all"))
     cells = "".join(f'<div class="tile"><b>{a}</b><span>{escape(b)}</span><span>{c}</span></div>' for a, b, c in tiles)
     return f'<div class="tiles">{cells}</div>\n'
+
+
+def _fans(session: Session, fans: Sequence[Forecast]) -> str:
+    charts = "".join(figure(*picture) for picture in pictures(session, fans))
+    return f'<h2>Forecasts</h2><div class="grid2">{charts}</div>\n' if charts else ""
 
 
 def _knowledge(session: Session, facts: Facts) -> str:
@@ -134,7 +143,8 @@ def _rejects(session: Session) -> str:
         for reason, count in sorted(session.reasons.items(), key=lambda entry: -entry[1])[:20]
     )
     table = f'<table><tr><th>reason</th><th class="n">rows</th></tr>{body}</table>' if body else ""
-    return f"<h2>Rows</h2><figure class=wide><p>{line}</p>{table}</figure>\n"
+    warned = "".join(f"<p>warning: {escape(warning)}</p>" for warning in session.warnings())
+    return f"<h2>Rows</h2><figure class=wide><p>{line}</p>{warned}{table}</figure>\n"
 
 
 def _settings(session: Session) -> str:

@@ -14,10 +14,12 @@ import numpy as np
 from natkal.app.reading.first_rows import look
 from natkal.app.reading.source import STDIN, RowSource
 from natkal.app.session import checkpoint, snapshot
+from natkal.app.session.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
 from natkal.app.session.metrics import RECENT, Metrics, record
 from natkal.app.session.outputs import Appender
 from natkal.app.session.predictions import PredictionFormat
 from natkal.app.settings import Counts, Settings
+from natkal.tabular.clock import Clock
 from natkal.tabular.errors import Stopped, StreamError
 from natkal.tabular.features import Encoded, Encoder
 from natkal.tabular.loop import Pending, Row
@@ -28,7 +30,7 @@ from natkal.tabular.table_learner import TableLearner, TargetShape
 MAX_HELD_ROWS = 100_000
 """How many rows wait for a label that comes later under their id; the oldest give way."""
 LOUD_SHARE = 0.01
-"""A run in which more than this share of the rows was rejected says so at its end."""
+"""A run in which more than this share of the rows was rejected, or of the steps refused, says so at its end."""
 
 
 class Session:
@@ -54,6 +56,9 @@ class Session:
         """The sequence that each key's last row belonged to (under "" where there are no keys)."""
         self.held: OrderedDict[str, np.ndarray] = OrderedDict()
         self.recent_inputs = np.zeros((0, encoder.width))
+        self.clock = Clock()
+        """The columns that go on by themselves, for forecasts."""
+        self.forecasts = None if settings.horizon is None else ForecastScores(settings.horizon)
         self.outputs: dict[str, Appender] = {}
         self.series: list[dict[str, int | float]] = []
         """The figures of the windows that this process has closed."""
@@ -76,6 +81,8 @@ class Session:
             check_memory(settings)
             encoder = Encoder(schema)
             session = cls(folder, settings, encoder, make_learner(settings, encoder))
+            if session.forecasts is not None:
+                check_scorable(session)
             session.files = list(source.names)
             session._open({})
         except StreamError:
@@ -107,7 +114,7 @@ class Session:
         session.files, session.counts, session.reasons = kept.files, kept.counts, kept.reasons
         session.position, session.sequences = kept.position, kept.sequences
         session.queue, session.held, session.recent_inputs = kept.queue, kept.held, kept.recent_inputs
-        session.metrics = kept.metrics
+        session.metrics, session.clock, session.forecasts = kept.metrics, kept.clock, kept.forecasts
         session.format = PredictionFormat(session.schema.targets, kept.predicted, json_lines=session.format.json_lines)
         return session
 
@@ -166,10 +173,16 @@ class Session:
             self._settle_all()
             self.learner.add_features(self.encoder.scaled[before:].tolist())
             self.recent_inputs = _wider(self.recent_inputs, self.encoder.width)
-        self._take(rows.part(first, len(rows)) if first else rows)
+        rest = rows.part(first, len(rows)) if first else rows
+        if self.forecasts is None or not len(rest):
+            self._take(rest)
+            return
+        for row in range(len(rest)):
+            self._take(rest.part(row, row + 1))
 
     def _take(self, rows: Rows) -> None:
         encoded = self.encoder.encode(rows)
+        self._tell_clock(rows, encoded)
         self.counts.read += rows.read
         self.counts.skipped += rows.blank
         self._reject(encoded.rejects)
@@ -182,8 +195,26 @@ class Session:
         self.counts.skipped += len(encoded.inputs) - learned
         for part in self._by_classes(encoded):
             self._learn(part)
+        if self.forecasts is not None:
+            self._forecast(self.forecasts, encoded)
         if rows.file == STDIN:
             self._settle_all()
+
+    def _tell_clock(self, rows: Rows, encoded: Encoded) -> None:
+        places = {int(line): row for row, line in enumerate(rows.lines)} if encoded.rejects else None
+        good = range(len(rows)) if places is None else [places[int(line)] for line in encoded.lines]
+        self.clock.observe(self.schema.features, rows.columns, good, encoded.keys)
+
+    def _forecast(self, forecasts: ForecastScores, encoded: Encoded) -> None:
+        """Score what was expected of these rows (one of them, or none), and expect the next ones."""
+        for row, (line, y) in enumerate(zip(encoded.lines, encoded.targets[:, 0], strict=True)):
+            if np.isnan(y):
+                continue
+            key = encoded.keys[row] if encoded.keys else ""
+            expected = forecasts.came(key, float(y))
+            if expected is not None and "forecasts" in self.outputs:
+                self.outputs["forecasts"].write(line_of(int(line), key, float(y), expected))
+            forecasts.make(self, key)
 
     def _by_classes(self, encoded: Encoded) -> Iterator[Encoded]:
         """The rows in parts that there is room for: a class beyond it makes more, from its first row on."""
@@ -273,6 +304,12 @@ class Session:
                 f"{self.counts.rejected / self.counts.read:.1%} of the rows were rejected, most often: {reason}; "
                 f"see {self.folder / 'rejects.jsonl'}, and --features, --task or --classes to say what a column is"
             )
+        refused = self.learner.refused
+        if refused > LOUD_SHARE * self.counts.learned:
+            found.append(
+                f"{refused:,} times in {self.counts.learned:,} rows a filter could not take its step, because it was "
+                "not finite, or had to start again: look for extreme values, or try --model linear"
+            )
         return found
 
     def resets(self, encoded: Encoded) -> np.ndarray | None:
@@ -355,7 +392,10 @@ class Session:
             paths["metrics"] = Path(self.settings.metrics)
         if self.settings.predictions:
             paths["predictions"] = Path(self.settings.predictions)
+        if self.forecasts is not None:
+            paths["forecasts"] = self.folder / "forecasts.csv"
         first = {"metrics": _csv_line(self.metrics.names), "predictions": self.format.header, "rejects": ""}
+        first["forecasts"] = FILE_HEADER
         inputs = {Path(name).resolve() for name in self.files if name != STDIN}
         for name, path in paths.items():
             if path.resolve() in inputs:

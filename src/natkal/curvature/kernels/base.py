@@ -29,8 +29,12 @@ class Kernel(Protocol):
         """What a person calls it."""
         ...
 
-    def start(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Any:
-        """A store that holds `cov`, given as variances or in full."""
+    def start(self, cov: Float[Array, " p"] | Float[Array, "p p"], limit: Float[Array, ""]) -> Any:
+        """A store that holds `cov`, given as variances or in full; no variance is to stay above `limit`."""
+        ...
+
+    def held(self, store: Any, limit: Float[Array, ""]) -> Float[Array, " p"] | None:
+        """The diagonal of H for P <- H P H (`limits.py`); None where a kernel does this on its own time."""
         ...
 
     def settle(self, store: Any, room: int) -> Any:
@@ -48,7 +52,7 @@ class Kernel(Protocol):
     def learn(
         self, store: Any, down: Float[Array, "r p"], keep: Float[Array, ""], held: Float[Array, " p"] | None = None
     ) -> Learned:
-        """P <- H P H / keep - down' down, where `down` fits in the room there is; H is 1 but for `Immediate`."""
+        """P <- H P H / keep - down' down, where `down` fits in the room there is; H as `held` gave it."""
         ...
 
     def to_dense(self, store: Any) -> Float[Array, "p p"]:

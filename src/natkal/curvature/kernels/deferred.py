@@ -1,12 +1,14 @@
 """P = scale (C - U'U): corrections wait as rows of U and are folded into C together, so that a step only reads C."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 
 from natkal.curvature.kernels.base import Advanced, Learned
+from natkal.curvature.limits import holds
 from natkal.typing import Array, Bool, Float, Int
 
 LARGEST_SCALE = 1e3
@@ -14,12 +16,16 @@ LARGEST_SCALE = 1e3
 
 
 class Waiting(NamedTuple):
-    """`base` is C in the layout's own form; the first `used` of `rows` are U, what lies below is finite and void."""
+    """`base` is C in the layout's own form; the first `used` of `rows` are U, what lies below is finite and void.
+
+    No variance stays above `limit` when C is folded.
+    """
 
     base: Any
     rows: Float[Array, "b p"]
     used: Int[Array, ""]
     scale: Float[Array, ""]
+    limit: Float[Array, ""]
 
 
 @runtime_checkable
@@ -38,8 +44,15 @@ class Layout(Protocol):
         """Rows C."""
         ...
 
-    def fold(self, base: Any, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Any:
-        """C <- scale (C - U'U) in place, U the first `count` rows; nothing happens where there are none."""
+    def fold(
+        self,
+        base: Any,
+        rows: Float[Array, "b p"],
+        count: Int[Array, ""],
+        scale: Float[Array, ""],
+        limit: Float[Array, ""],
+    ) -> Any:
+        """C <- H scale (C - U'U) H in place, U the first `count` rows, H from `limits.py`; nothing where count is 0."""
         ...
 
 
@@ -51,19 +64,23 @@ class Deferred:
     layout: Layout
     capacity: int
 
-    def start(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Waiting:
+    def start(self, cov: Float[Array, " p"] | Float[Array, "p p"], limit: Float[Array, ""]) -> Waiting:
         """C = cov, nothing waits."""
         return Waiting(
             base=self.layout.pack(cov),
             rows=jnp.zeros((self.capacity, len(cov)), cov.dtype),
             used=jnp.zeros((), jnp.int32),
             scale=jnp.ones((), cov.dtype),
+            limit=limit,
         )
+
+    def held(self, store: Waiting, limit: Float[Array, ""]) -> None:
+        """None: variances are held when C is folded."""
 
     def settle(self, store: Waiting, room: int) -> Waiting:
         """Fold what waits where fewer than `room` rows are free, or where C and P have grown too far apart."""
         due = self.due(store, room)
-        base = self.layout.fold(store.base, store.rows, jnp.where(due, store.used, 0), store.scale)
+        base = self.layout.fold(store.base, store.rows, jnp.where(due, store.used, 0), store.scale, store.limit)
         return folded(store, base, due)
 
     def multiply(self, store: Waiting, rows: Float[Array, "m p"]) -> Float[Array, "m p"]:
@@ -105,17 +122,24 @@ class Deferred:
     def _wait(self, store: Waiting, down: Float[Array, "r p"]) -> Waiting:
         finite = jnp.where(jnp.isfinite(down), down, 0.0) / jnp.sqrt(store.scale)
         rows = jax.lax.dynamic_update_slice(store.rows, finite, (store.used, jnp.zeros((), jnp.int32)))
-        return Waiting(base=store.base, rows=rows, used=store.used + len(down), scale=store.scale)
+        return store._replace(rows=rows, used=store.used + len(down))
 
 
 def folded(store: Waiting, base: Any, due: Bool[Array, ""]) -> Waiting:
     """The store around C as `fold` left it."""
-    return Waiting(
-        base=base,
-        rows=store.rows,
-        used=jnp.where(due, 0, store.used),
-        scale=jnp.where(due, 1.0, store.scale),
-    )
+    return store._replace(base=base, used=jnp.where(due, 0, store.used), scale=jnp.where(due, 1.0, store.scale))
+
+
+def folded_variances(
+    diagonal: Float[Array, " p"], rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]
+) -> Float[Array, " p"]:
+    """The diagonal of scale (C - U'U), from that of C."""
+    return scale * (diagonal - jnp.sum(jnp.where(in_use(count, len(rows)), jnp.square(rows), 0.0), axis=0))
+
+
+def own_slice(vector: Float[Array, " p"], part: Float[Array, "s p"], first: Int[Array, ""]) -> Float[Array, "s 1"]:
+    """The numbers of a vector that stand for these rows of a matrix, as a column."""
+    return jax.lax.dynamic_slice_in_dim(vector, first, len(part))[:, None]
 
 
 def in_use(count: Int[Array, ""], capacity: int) -> Bool[Array, "b 1"]:
@@ -143,10 +167,19 @@ class Full:
         return self._product(base, rows.T).T
 
     def fold(
-        self, base: Float[Array, "p p"], rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]
+        self,
+        base: Float[Array, "p p"],
+        rows: Float[Array, "b p"],
+        count: Int[Array, ""],
+        scale: Float[Array, ""],
+        limit: Float[Array, ""],
     ) -> Float[Array, "p p"]:
-        """C <- scale (C - U'U), all its rows."""
-        return self.fold_rows(base, rows, rows, count, scale)
+        """C <- H scale (C - U'U) H, all its rows."""
+        # H is an argument of the loop that writes C, so that C is read for it before and not copied.
+        own = holds(folded_variances(base.reshape(-1)[:: len(base) + 1], rows, count, scale), limit)
+        return self.fold_rows(
+            base, rows, rows, count, scale, lambda part, first: part * own_slice(own, part, first) * own[None, :]
+        )
 
     def fold_rows(
         self,
@@ -155,8 +188,9 @@ class Full:
         rows: Float[Array, "b p"],
         count: Int[Array, ""],
         scale: Float[Array, ""],
+        finish: Callable[[Float[Array, "s p"], Int[Array, ""]], Float[Array, "s p"]],
     ) -> Float[Array, "h p"]:
-        """Some rows of C, where `left` holds their columns of U.
+        """Some rows of C, where `left` holds their columns of U; `finish(rows, first)` bounds the rows from `first` on.
 
         A loop over stripes, of no turns where nothing waits: unlike a branch it works in place, with no second matrix.
         The last stripe is moved up to end with the matrix; rows that an earlier one has done stay as they are.
@@ -170,7 +204,7 @@ class Full:
             old = jax.lax.dynamic_slice_in_dim(base, first, height)
             columns = jax.lax.dynamic_slice_in_dim(left, first, height, axis=1)
             waiting = jnp.where(in_use(count, len(rows)), columns, 0.0)
-            folded = scale * (old - self._product(waiting.T, rows))
+            folded = finish(scale * (old - self._product(waiting.T, rows)), first)
             fresh = first + jnp.arange(height) >= turn * height
             return jax.lax.dynamic_update_slice_in_dim(base, jnp.where(fresh[:, None], folded, old), first, axis=0)
 

@@ -27,7 +27,7 @@ class Fused(Deferred):
         due = self.due(store, len(rows))
         count = jnp.where(due, store.used, 0)
         base, products, gram = _advance(
-            self.target, store.base, store.rows, count, store.scale, store.used - count, rows
+            self.target, store.base, store.rows, count, store.scale, store.used - count, store.limit, rows
         )
         settled = folded(store, base, due)
         return Advanced(store=settled, images=settled.scale * products, gram=settled.scale * gram)
@@ -40,9 +40,16 @@ def multiply(
     return _call(f"{target}_multiply", rows)(base, waiting, jnp.asarray(live, jnp.int32), rows)
 
 
-def fold(target: str, base: Any, waiting: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Any:
-    """C <- scale (C - U'U) in the same memory."""
-    return _advance(target, base, waiting, count, scale, jnp.zeros_like(count), waiting[:0])[0]
+def fold(
+    target: str,
+    base: Any,
+    waiting: Float[Array, "b p"],
+    count: Int[Array, ""],
+    scale: Float[Array, ""],
+    limit: Float[Array, ""],
+) -> Any:
+    """C <- H scale (C - U'U) H in the same memory."""
+    return _advance(target, base, waiting, count, scale, jnp.zeros_like(count), limit, waiting[:0])[0]
 
 
 def wait(
@@ -59,11 +66,12 @@ def _advance(
     count: Int[Array, ""],
     scale: Float[Array, ""],
     live: Int[Array, ""],
+    limit: Float[Array, ""],
     rows: Float[Array, "m p"],
 ) -> tuple[Any, Float[Array, "m p"], Float[Array, "m m"]]:
     gram = jax.ShapeDtypeStruct((len(rows), len(rows)), rows.dtype)
     call = _call(f"{target}_advance", base, rows, gram, input_output_aliases={0: 0})
-    return tuple(call(base, waiting, count, scale, live, rows))
+    return tuple(call(base, waiting, count, scale, live, limit, rows))
 
 
 def _call(name: str, *like: Array | jax.ShapeDtypeStruct, **options: Any) -> Any:

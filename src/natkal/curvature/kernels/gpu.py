@@ -10,8 +10,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 from natkal.curvature.kernels import programs
+from natkal.curvature.kernels.deferred import folded_variances
 from natkal.curvature.kernels.halves import power_below, split
 from natkal.curvature.kernels.packed import Tiles, pack, tile_count, unpack
+from natkal.curvature.limits import holds
 from natkal.typing import Array, Float, Int
 
 LEAST_ROWS, MOST_ROWS = 16, 32
@@ -83,8 +85,15 @@ class Triton:
         )(along, across)
         return total[:, :size] / of_base / of_rows
 
-    def fold(self, base: Tiles, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Tiles:
-        """C <- scale (C - U'U) in the same memory: a loop of no or one turn."""
+    def fold(
+        self,
+        base: Tiles,
+        rows: Float[Array, "b p"],
+        count: Int[Array, ""],
+        scale: Float[Array, ""],
+        limit: Float[Array, ""],
+    ) -> Tiles:
+        """C <- H scale (C - U'U) H in the same memory: a loop of no or one turn."""
         capacity, size = rows.shape
         width = self._blocks(size) * self.side
         pieces = width // self.fold_piece
@@ -95,6 +104,10 @@ class Triton:
             waiting = jnp.where(jnp.arange(capacity)[:, None] < count - turn, rows, 0.0)
             factor = power_below(jnp.max(jnp.abs(waiting)))
             parts = jnp.pad(split(waiting * factor), ((0, 0), (0, height - capacity), (0, width - size)))
+            variances = folded_variances(
+                self._diagonal(base, width // self.side).reshape(-1)[:size], waiting, count, scale
+            )
+            held = jnp.pad(holds(variances, limit), (0, width - size))
             return pl.pallas_call(
                 partial(programs.fold, piece=self.fold_piece, height=self.fold_rows),
                 grid=(pieces * programs.NEIGHBOURS, -(-pieces // programs.NEIGHBOURS)),
@@ -102,7 +115,7 @@ class Triton:
                 input_output_aliases={0: 0},
                 interpret=self.interpret,
                 **self._options(self.fold_warps, self.fold_stages),
-            )(base, parts, jnp.stack([scale, 1.0 / factor]))
+            )(base, parts, jnp.stack([scale, 1.0 / factor]), held)
 
         return jax.lax.fori_loop(0, jnp.where(count > 0, 1, 0), once, base)
 
@@ -111,8 +124,12 @@ class Triton:
 
     def _largest(self, base: Tiles, blocks: int) -> Float[Array, ""]:
         """The largest number of C, which lies on its diagonal: C is positive semi-definite."""
+        return jnp.max(jnp.abs(self._diagonal(base, blocks)))
+
+    def _diagonal(self, base: Tiles, blocks: int) -> Float[Array, "blocks side"]:
+        """Of C, tile by tile."""
         place, inside = tile_count(jnp.arange(1, blocks + 1)) - 1, jnp.arange(self.side)
-        return jnp.max(jnp.abs(base[place[:, None], inside[None, :], inside[None, :]]))
+        return base[place[:, None], inside[None, :], inside[None, :]]
 
     def _options(self, warps: int, stages: int) -> dict[str, Any]:
         if self.interpret:

@@ -5,6 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 
 from natkal.curvature.kernels.base import Advanced, Learned
+from natkal.curvature.limits import holds
 from natkal.typing import Array, Float
 
 FEW = 6
@@ -17,7 +18,7 @@ class Immediate:
 
     name: str = "immediate"
 
-    def start(self, cov: Float[Array, " p"] | Float[Array, "p p"]) -> Float[Array, "p p"]:
+    def start(self, cov: Float[Array, " p"] | Float[Array, "p p"], limit: Float[Array, ""]) -> Float[Array, "p p"]:
         """P as it is."""
         return jnp.diag(cov) if cov.ndim == 1 else cov
 
@@ -45,22 +46,18 @@ class Immediate:
     ) -> Learned:
         """P <- P / keep - down' down; one division, since p^2 of them would take longer than all the rest."""
         if len(down) > FEW:
-            taken = down.T @ down
+            product = down.T @ down  # symmetric to rounding; what is not symmetric would grow by 1/keep at each step
+            taken = (product + product.T) / 2
         else:
             taken = sum((row[:, None] * row[None] for row in down[1:]), down[0, :, None] * down[:1])
         kept = store if held is None else store * held[:, None] * held[None]
         return Learned(store=kept * (1 / keep) - taken, declined=store)
 
-    def held(self, store: Float[Array, "p p"], keep: Float[Array, ""], largest: Float[Array, ""]) -> Float[Array, " p"]:
-        """H for P <- H P H / keep: 1, and sqrt(keep) where a variance has been blown up far beyond the prior's largest.
-
-        What no observation tells of, forgetting multiplies by 1/keep at every step, until it overflows. From
-        1/sqrt(eps) times the prior's largest variance on, a parameter is not forgotten any more.
-        """
-        variances = store.reshape(-1)[:: len(store) + 1]
-        free = jnp.where(variances > largest * jnp.finfo(store.dtype).eps ** -0.5, jnp.sqrt(keep), 1.0)
+    def held(self, store: Float[Array, "p p"], limit: Float[Array, ""]) -> Float[Array, " p"]:
+        """H from the variances as they are."""
+        own = holds(store.reshape(-1)[:: len(store) + 1], limit)
         # A reduction is computed once; as anything less it would be computed again for every number of P.
-        return jnp.min(jnp.stack([free, jnp.ones_like(free)]), axis=0)
+        return jnp.min(jnp.stack([own, jnp.ones_like(own)]), axis=0)
 
     def to_dense(self, store: Float[Array, "p p"]) -> Float[Array, "p p"]:
         """P as stored."""

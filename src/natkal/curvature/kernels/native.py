@@ -1,25 +1,38 @@
-"""The compiled kernels for CPUs: built once from the C++ files here where there is a C++ compiler, absent elsewhere."""
+"""The compiled kernels for CPUs: built once from the C++ files here where there is a C++ compiler, absent elsewhere.
+
+A library is code that this process will run. It lies in a folder that only the user may write, and its SHA-256 digest
+lies beside it; a library whose digest differs (changed, truncated) is built anew, and one in a folder that others may
+write is neither loaded nor built.
+"""
 
 import ctypes
 import functools
 import hashlib
+import json
+import logging
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.ffi
 
+LOG = logging.getLogger(__name__)
 FOLDER = Path(__file__).parent
 SOURCES = ("packed.cc", "small.cc")
-HEADERS = ("team.h",)
+HEADERS = ("team.h", "build.py")
 CALLS = ("packed_multiply", "packed_advance", "small_multiply", "small_advance", "small_wait")
 TARGETS = tuple(f"natkal_{call}_{kind}" for call in CALLS for kind in ("f32", "f64"))
-FLAGS = ("-O2", "-march=native", "-std=c++17", "-shared", "-fPIC", "-w")
+KINDS = ("NATKAL_F32", "NATKAL_F64")
+"""Each source is compiled once for each kind of number, all at the same time."""
+SILENT_SECONDS, BUILD_SECONDS, GIVE_UP_SECONDS = 2, 20, 300
+"""When a build is spoken of; when the process goes on without it; when the compiler is stopped."""
+FLAGS = ("-O2", "-march=native", "-std=c++17", "-fPIC", "-w")
 
 
 def cache_folder() -> Path:
@@ -40,7 +53,8 @@ def available() -> bool:
         library = ctypes.CDLL(str(_built()))
         for target in TARGETS:
             jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(library, target)), platform="cpu")
-    except (OSError, AttributeError, subprocess.SubprocessError):
+    except (OSError, AttributeError, subprocess.SubprocessError) as reason:
+        LOG.info("natkal: no compiled kernels: %s", reason)
         return False
     return True
 
@@ -50,18 +64,57 @@ def _built() -> Path:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise OSError("no C++ compiler")
-    sources = [FOLDER / name for name in SOURCES]
-    text = [path.read_text() for path in (*sources, *(FOLDER / name for name in HEADERS))]
+    text = [(FOLDER / name).read_text() for name in (*SOURCES, *HEADERS)]
     stamp = "\n".join([*text, compiler, *FLAGS, jax.__version__, processor()])
-    library = cache_folder() / f"kernels-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
-    if not library.exists():
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            made = Path(folder) / library.name
-            command = [compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", *map(str, sources), "-o", str(made)]
-            subprocess.run(command, check=True, capture_output=True, timeout=300)
-            os.replace(made, library)
+    library = private_folder() / f"kernels-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
+    if not _is_whole(library):
+        flags = [*FLAGS, f"-I{jax.ffi.include_dir()}"]
+        parts = [[str(FOLDER / name), f"-D{kind}"] for name in SOURCES for kind in KINDS]
+        _build({"compiler": [compiler, *flags], "parts": parts, "library": str(library), "seconds": GIVE_UP_SECONDS})
+        if not _is_whole(library):
+            raise OSError(f"{compiler}: could not build the kernels")
     return library
+
+
+def private_folder() -> Path:
+    """A folder for libraries that belongs to this user and that nobody else may write; an `OSError` where it is not."""
+    folder = cache_folder() / "kernels"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder}: must be a folder of this user alone (chmod 700)")
+    return folder
+
+
+def _is_whole(library: Path) -> bool:
+    """Whether the library is the one that was built: a plain file with the digest that lies beside it."""
+    try:
+        digest = library.with_suffix(".sha256").read_text().strip()
+        return not library.is_symlink() and hashlib.sha256(library.read_bytes()).hexdigest() == digest
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _build(asked: dict[str, Any]) -> None:
+    """Start `build.py`, say so where it takes longer than a moment, and wait for it for `BUILD_SECONDS` at most."""
+    builder = subprocess.Popen(
+        [sys.executable, "-I", str(FOLDER / "build.py"), json.dumps(asked)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        builder.wait(timeout=SILENT_SECONDS)
+    except subprocess.TimeoutExpired:
+        what = f"natkal: building its kernels for this processor with {asked['compiler'][0]}, once"
+        print(f"{what} (NATKAL_NATIVE=0 does without)", file=sys.stderr)
+        try:
+            builder.wait(timeout=BUILD_SECONDS - SILENT_SECONDS)
+        except subprocess.TimeoutExpired:
+            builder.returncode = 0  # it goes on by itself, and nobody waits for it
+            print("natkal: that takes long; going on without them, the next process may have them", file=sys.stderr)
+            raise
 
 
 def processor() -> str:

@@ -1,5 +1,5 @@
-// Symmetric matrices kept as one triangle of 32 x 32 tiles, for the dense curvature: C <- scale (C - U'U) in place, and
-// X C - (X U') U, in one pass where both are asked for.
+// Symmetric matrices kept as one triangle of 32 x 32 tiles, for the dense curvature: C <- H scale (C - U'U) H in place,
+// and X C - (X U') U, in one pass where both are asked for.
 //
 // Tile (b, c), c <= b, holds rows 32b..32b+31 and columns 32c..32c+31, row by row; tiles lie one after the other, b by b.
 // Each pass reads every tile once, from memory in order, and uses it twice: as C_bc and as C_cb = C_bc'.
@@ -44,6 +44,7 @@ template <typename S> struct Task {
   int64_t fold;       // the first so many rows of U go into C first
   S scale;
   int64_t live;       // the first so many rows of U count beside C in the product
+  S limit;            // the largest variance that stays when something is folded
   const S* x;         // rows x size
   S* out;
   int64_t rows, size;
@@ -137,15 +138,34 @@ template <typename S> void FoldTile(S* tile, const S* left, const S* right, int6
     }
 }
 
-// What waits to be folded, as panels (blocks, count, 32); none where count is 0.
+// What waits to be folded, as panels (blocks, count, 32); none where count is 0. `holds` is H, or null where that is 1.
 template <typename S> struct Fold {
   const S* panels;
   int64_t count;
   S scale;
+  const S* holds;
   void Apply(S* tile, int64_t b, int64_t c) const {
     if (count) FoldTile(tile, panels + b * count * kTile, panels + c * count * kTile, count, scale);
+    if (count && holds)
+      for (int64_t i = 0; i < kTile; ++i)
+        for (int64_t j = 0; j < kTile; ++j) tile[i * kTile + j] *= holds[b * kTile + i] * holds[c * kTile + j];
   }
 };
+
+// H (blocks * 32 numbers) after a fold of `count` rows given as panels; whether it is not 1.
+template <typename S> bool Holds(const Task<S>& task, const S* panels, int64_t blocks, S* holds) {
+  bool over = false;
+  for (int64_t b = 0; b < blocks; ++b)
+    for (int64_t i = 0; i < kTile; ++i) {
+      S variance = task.cov[(TilesBefore(b) + b) * kArea + i * kTile + i];
+      for (int64_t u = 0; u < task.fold; ++u) {
+        S down = panels[(b * task.fold + u) * kTile + i];
+        variance -= down * down;
+      }
+      over |= Hold<S>(task.scale * variance, task.limit, holds + b * kTile + i);
+    }
+  return over;
+}
 
 // out (panels of K rows) += x C over the block rows first..last-1, each tile folded before it is used.
 template <typename S, int K>
@@ -246,8 +266,8 @@ void Multiply(ffi::ThreadPool& pool, const Task<S>& task, const Fold<S>& fold, S
 // All of a task: rows of X in groups of at most ten, C folded on the way of the first.
 template <typename S> void Advance(ffi::ThreadPool& pool, const Task<S>& task) {
   int64_t blocks = (task.size + kTile - 1) / kTile, parts = Parts(blocks), folded = blocks * task.fold * kTile;
-  Scratch<S> scratch(folded + Product<S, kMaxRows>::Needs(blocks, parts, task.live));
-  S* memory = scratch.data();
+  Scratch<S> scratch(folded + blocks * kTile + Product<S, kMaxRows>::Needs(blocks, parts, task.live));
+  S *memory = scratch.data(), *holds = memory + folded, *rest = holds + blocks * kTile;
   for (int64_t b = 0; b < blocks; ++b)
     for (int64_t u = 0; u < task.fold; ++u) {
       S* panel = memory + (b * task.fold + u) * kTile;
@@ -255,7 +275,8 @@ template <typename S> void Advance(ffi::ThreadPool& pool, const Task<S>& task) {
       std::memcpy(panel, task.waiting + u * task.size + b * kTile,
                   std::min(kTile, task.size - b * kTile) * sizeof(S));
     }
-  Fold<S> fold{memory, task.fold, task.scale}, done{nullptr, 0, S(1)};
+  bool over = task.fold && Holds<S>(task, memory, blocks, holds);
+  Fold<S> fold{memory, task.fold, task.scale, over ? holds : nullptr}, done{nullptr, 0, S(1), nullptr};
   if (task.rows == 0 && task.fold)
     InParallel(pool, parts, [&](int64_t part) {
       for (int64_t b = FirstBlock(part, parts, blocks); b < FirstBlock(part + 1, parts, blocks); ++b)
@@ -263,7 +284,7 @@ template <typename S> void Advance(ffi::ThreadPool& pool, const Task<S>& task) {
     });
   int64_t passes = (task.rows + kMaxRows - 1) / kMaxRows, at_once = passes ? (task.rows + passes - 1) / passes : 0;
   for (int64_t k = 0; k < task.rows; k += at_once) switch (std::min(at_once, task.rows - k)) {
-#define CASE(K) case K: Multiply<S, K>(pool, task, k ? done : fold, memory + folded, k, blocks); break;
+#define CASE(K) case K: Multiply<S, K>(pool, task, k ? done : fold, rest, k, blocks); break;
     CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10)
 #undef CASE
   }
@@ -279,14 +300,15 @@ ffi::Error MultiplyCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D>
   int64_t batch = live.element_count(), each = batch ? cov.element_count() / batch : 0;
   for (int64_t i = 0; i < batch; ++i)
     Advance<S>(pool, {cov.typed_data() + i * each, waiting.typed_data() + i * room * size, 0, S(1),
-                      live.typed_data()[i], x.typed_data() + i * rows * size, out->typed_data() + i * rows * size,
-                      rows, size});
+                      live.typed_data()[i], S(1), x.typed_data() + i * rows * size,
+                      out->typed_data() + i * rows * size, rows, size});
   return ffi::Error::Success();
 }
 
 template <ffi::DataType D>
 ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> waiting, ffi::Buffer<ffi::S32> fold,
-                       ffi::Buffer<D> scale, ffi::Buffer<ffi::S32> live, ffi::Buffer<D> x, ffi::ResultBuffer<D> folded,
+                       ffi::Buffer<D> scale, ffi::Buffer<ffi::S32> live, ffi::Buffer<D> limit, ffi::Buffer<D> x,
+                       ffi::ResultBuffer<D> folded,
                        ffi::ResultBuffer<D> out, ffi::ResultBuffer<D> gram) {
   using S = ffi::NativeType<D>;
   auto dims = x.dimensions(), kept = waiting.dimensions();
@@ -296,8 +318,8 @@ ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> 
     std::memcpy(folded->typed_data(), cov.typed_data(), cov.size_bytes());
   for (int64_t i = 0; i < batch; ++i)
     Advance<S>(pool, {folded->typed_data() + i * each, waiting.typed_data() + i * room * size, fold.typed_data()[i],
-                      scale.typed_data()[i], live.typed_data()[i], x.typed_data() + i * rows * size,
-                      out->typed_data() + i * rows * size, rows, size});
+                      scale.typed_data()[i], live.typed_data()[i], limit.typed_data()[i],
+                      x.typed_data() + i * rows * size, out->typed_data() + i * rows * size, rows, size});
   for (int64_t i = 0; i < batch; ++i)
     Gram<S>(x.typed_data() + i * rows * size, out->typed_data() + i * rows * size, rows, size,
             gram->typed_data() + i * rows * rows);
@@ -306,7 +328,12 @@ ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> 
 
 }  // namespace
 
+// One kind of number for each compilation (native.py).
+#ifdef NATKAL_F32
 NATKAL_MULTIPLY(natkal_packed_multiply_f32, ffi::F32);
-NATKAL_MULTIPLY(natkal_packed_multiply_f64, ffi::F64);
 NATKAL_ADVANCE(natkal_packed_advance_f32, ffi::F32);
+#endif
+#ifdef NATKAL_F64
+NATKAL_MULTIPLY(natkal_packed_multiply_f64, ffi::F64);
 NATKAL_ADVANCE(natkal_packed_advance_f64, ffi::F64);
+#endif

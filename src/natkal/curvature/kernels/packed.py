@@ -63,6 +63,13 @@ class Native:
         """Rows C: every tile read once, used as itself and transposed."""
         return multiply(TARGET, base, rows[:0], 0, rows)
 
-    def fold(self, base: Tiles, rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]) -> Tiles:
-        """C <- scale (C - U'U) in the same memory; nothing is touched where nothing waits."""
-        return fold(TARGET, base, rows, count, scale)
+    def fold(
+        self,
+        base: Tiles,
+        rows: Float[Array, "b p"],
+        count: Int[Array, ""],
+        scale: Float[Array, ""],
+        limit: Float[Array, ""],
+    ) -> Tiles:
+        """C <- H scale (C - U'U) H in the same memory; nothing is touched where nothing waits."""
+        return fold(TARGET, base, rows, count, scale, limit)

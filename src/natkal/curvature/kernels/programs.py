@@ -90,8 +90,8 @@ def add_up(along: Any, across: Any, out: Any, *, side: int, reach: int) -> None:
     out[row, columns] = total(across, block * 0, chunks, below)
 
 
-def fold(tiles: Any, rows: Any, scales: Any, out: Any, *, piece: int, height: int) -> None:
-    """One square of C <- scale (C - U'U), where it lies in a tile that is stored."""
+def fold(tiles: Any, rows: Any, scales: Any, held: Any, out: Any, *, piece: int, height: int) -> None:
+    """One square of C <- H scale (C - U'U) H, where it lies in a tile that is stored."""
     parts, capacity, width = rows.shape
     within = tiles.shape[1] // piece
     across, down = pl.program_id(0), pl.program_id(1)
@@ -111,4 +111,5 @@ def fold(tiles: Any, rows: Any, scales: Any, out: Any, *, piece: int, height: in
         sums = jax.lax.fori_loop(none, none + capacity // height, some_rows, empty)
         place = tile_count(i // within) + j // within
         at = (place, pl.ds((i % within) * piece, piece), pl.ds((j % within) * piece, piece))
-        out[at] = scales[0] * (tiles[at] - (scales[1] * sums) * scales[1])
+        down, right = held[pl.ds(i * piece, piece)], held[pl.ds(j * piece, piece)]
+        out[at] = scales[0] * (tiles[at] - (scales[1] * sums) * scales[1]) * down[:, None] * right[None, :]

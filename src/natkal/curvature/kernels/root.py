@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from natkal.curvature.kernels.base import Learned
 from natkal.curvature.kernels.deferred import LARGEST_SCALE, Full, in_use
+from natkal.curvature.limits import holds
 from natkal.typing import Array, Float, Int
 
 
@@ -20,8 +21,12 @@ class RootKernel(Protocol):
         """What a person calls it."""
         ...
 
-    def start(self, root: Float[Array, "p p"]) -> Any:
-        """A store that holds this Z."""
+    def start(self, root: Float[Array, "p p"], limit: Float[Array, ""]) -> Any:
+        """A store that holds this Z; no variance is to stay above `limit`."""
+        ...
+
+    def held(self, store: Any, limit: Float[Array, ""]) -> Float[Array, " p"] | None:
+        """The diagonal of H for Z <- H Z (`limits.py`); None where a kernel does this on its own time."""
         ...
 
     def settle(self, store: Any, room: int) -> Any:
@@ -37,9 +42,14 @@ class RootKernel(Protocol):
         ...
 
     def learn(
-        self, store: Any, left: Float[Array, "r p"], right: Float[Array, "r p"], keep: Float[Array, ""]
+        self,
+        store: Any,
+        left: Float[Array, "r p"],
+        right: Float[Array, "r p"],
+        keep: Float[Array, ""],
+        held: Float[Array, " p"] | None = None,
     ) -> Learned:
-        """Z <- Z / sqrt(keep) - left' right, where these rows fit in the room there is."""
+        """Z <- H Z / sqrt(keep) - left' right, where these rows fit in the room there is; H as `held` gave it."""
         ...
 
     def to_root(self, store: Any) -> Float[Array, "p p"]:
@@ -53,9 +63,13 @@ class ImmediateRoot:
 
     name: str = "immediate"
 
-    def start(self, root: Float[Array, "p p"]) -> Float[Array, "p p"]:
+    def start(self, root: Float[Array, "p p"], limit: Float[Array, ""]) -> Float[Array, "p p"]:
         """Z as it is."""
         return root
+
+    def held(self, store: Float[Array, "p p"], limit: Float[Array, ""]) -> Float[Array, " p"]:
+        """H from the lengths of Z's rows."""
+        return holds(jnp.sum(jnp.square(store), axis=1), limit)
 
     def settle(self, store: Float[Array, "p p"], room: int) -> Float[Array, "p p"]:
         """Nothing ever waits."""
@@ -70,10 +84,16 @@ class ImmediateRoot:
         return shadows @ store.T
 
     def learn(
-        self, store: Float[Array, "p p"], left: Float[Array, "r p"], right: Float[Array, "r p"], keep: Float[Array, ""]
+        self,
+        store: Float[Array, "p p"],
+        left: Float[Array, "r p"],
+        right: Float[Array, "r p"],
+        keep: Float[Array, ""],
+        held: Float[Array, " p"] | None = None,
     ) -> Learned:
-        """Z <- Z / sqrt(keep) - left' right."""
-        return Learned(store=store / jnp.sqrt(keep) - left.T @ right, declined=store)
+        """Z <- H Z / sqrt(keep) - left' right."""
+        kept = store if held is None else store * held[:, None]
+        return Learned(store=kept / jnp.sqrt(keep) - left.T @ right, declined=store)
 
     def to_root(self, store: Float[Array, "p p"]) -> Float[Array, "p p"]:
         """Z as stored."""
@@ -88,6 +108,7 @@ class WaitingRoot(NamedTuple):
     right: Float[Array, "b p"]
     used: Int[Array, ""]
     scale: Float[Array, ""]
+    limit: Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,20 +119,25 @@ class DeferredRoot:
     capacity: int
     name: str = "deferred"
 
-    def start(self, root: Float[Array, "p p"]) -> WaitingRoot:
+    def start(self, root: Float[Array, "p p"], limit: Float[Array, ""]) -> WaitingRoot:
         """C = root, nothing waits."""
         empty = jnp.zeros((self.capacity, len(root)), root.dtype)
         used, scale = jnp.zeros((), jnp.int32), jnp.ones((), root.dtype)
-        return WaitingRoot(base=root, left=empty, right=empty, used=used, scale=scale)
+        return WaitingRoot(base=root, left=empty, right=empty, used=used, scale=scale, limit=limit)
+
+    def held(self, store: WaitingRoot, limit: Float[Array, ""]) -> None:
+        """None: variances are held when C is folded."""
 
     def settle(self, store: WaitingRoot, room: int) -> WaitingRoot:
         """Fold what waits where fewer than `room` rows are free, or where C and Z have grown too far apart."""
         due = (store.used + min(room, self.capacity) > self.capacity) | (store.scale > LARGEST_SCALE)
         count = jnp.where(due, store.used, 0)
-        return WaitingRoot(
-            base=self.layout.fold_rows(store.base, store.left, store.right, count, store.scale),
-            left=store.left,
-            right=store.right,
+
+        def bounded(rows: Float[Array, "s p"], first: Int[Array, ""]) -> Float[Array, "s p"]:
+            return rows * holds(jnp.sum(jnp.square(rows), axis=1), store.limit)[:, None]
+
+        return store._replace(
+            base=self.layout.fold_rows(store.base, store.left, store.right, count, store.scale, bounded),
             used=jnp.where(due, 0, store.used),
             scale=jnp.where(due, 1.0, store.scale),
         )
@@ -127,7 +153,12 @@ class DeferredRoot:
         return store.scale * (self.layout.multiply(store.base, shadows) - shares.T @ store.left)
 
     def learn(
-        self, store: WaitingRoot, left: Float[Array, "r p"], right: Float[Array, "r p"], keep: Float[Array, ""]
+        self,
+        store: WaitingRoot,
+        left: Float[Array, "r p"],
+        right: Float[Array, "r p"],
+        keep: Float[Array, ""],
+        held: Float[Array, " p"] | None = None,
     ) -> Learned:
         """Let both wait; what exceeds the capacity is folded on the way.
 
@@ -153,4 +184,4 @@ class DeferredRoot:
             jax.lax.dynamic_update_slice(old, jnp.where(jnp.isfinite(new), new, 0.0) / jnp.sqrt(store.scale), at)
             for old, new in ((store.left, left), (store.right, right))
         ]
-        return WaitingRoot(base=store.base, left=both[0], right=both[1], used=store.used + len(left), scale=store.scale)
+        return store._replace(left=both[0], right=both[1], used=store.used + len(left))

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from natkal.curvature.kernels.deferred import Full
+from natkal.curvature.kernels.deferred import Full, folded_variances, own_slice
+from natkal.curvature.limits import holds
 from natkal.typing import Array, Float, Int
 
 
@@ -47,19 +48,30 @@ class Sharded:
         return everywhere(base, rows)[:, : rows.shape[1]]
 
     def fold(
-        self, base: Float[Array, "q p"], rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]
+        self,
+        base: Float[Array, "q p"],
+        rows: Float[Array, "b p"],
+        count: Int[Array, ""],
+        scale: Float[Array, ""],
+        limit: Float[Array, ""],
     ) -> Float[Array, "q p"]:
-        """C <- scale (C - U'U), each device its rows."""
-        height = base.shape[0] // self.mesh.size
-        left = jnp.pad(rows, ((0, 0), (0, base.shape[0] - rows.shape[1])))
+        """C <- H scale (C - U'U) H, each device its rows; H is made of p numbers that cross between them."""
+        height, size = base.shape[0] // self.mesh.size, rows.shape[1]
+        left = jnp.pad(rows, ((0, 0), (0, base.shape[0] - size)))
 
-        def mine(base: Array, left: Array, rows: Array, count: Array, scale: Array) -> Array:
+        def mine(base: Array, left: Array, rows: Array, count: Array, scale: Array, limit: Array) -> Array:
             first = jax.lax.axis_index(self.mesh.axis_names) * height
             own = jax.lax.dynamic_slice_in_dim(left, first, height, axis=1)
-            return self.full.fold_rows(base, own, rows, count, scale)
+            diagonal = base[jnp.arange(height), jnp.minimum(first + jnp.arange(height), size - 1)]
+            down = holds(folded_variances(diagonal, own, count, scale), limit)
+            across = jax.lax.all_gather(down, self.mesh.axis_names, tiled=True)[None, :size]
+            return self.full.fold_rows(
+                base, own, rows, count, scale, lambda part, first: part * own_slice(down, part, first) * across
+            )
 
-        replicated = (PartitionSpec(),) * 4
-        return self._everywhere(mine, (self._by_row, *replicated), self._by_row)(base, left, rows, count, scale)
+        replicated = (PartitionSpec(),) * 5
+        everywhere = self._everywhere(mine, (self._by_row, *replicated), self._by_row)
+        return everywhere(base, left, rows, count, scale, limit)
 
     @property
     def _by_row(self) -> PartitionSpec:

@@ -1,9 +1,10 @@
-// Many small symmetric matrices, each in full, for fleets of learners: C <- scale (C - U'U) in place and X C - (X U') U, one
+// Many small symmetric matrices, each in full, for fleets of learners: C <- H scale (C - U'U) H in place and X C - (X U') U, one
 // matrix after the other, each while it is in the first-level cache, on all threads; and the rows that wait.
 
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 #include "team.h"
 
@@ -30,8 +31,15 @@ template <typename S, int B = 64, typename F> inline void Columns(int64_t size, 
   if constexpr (kWide > 1) Columns<S, B / 2>(size, body, j);
 }
 
-// C <- scale (C - U'U), U the first `count` rows.
-template <typename S> inline void Fold(S* cov, const S* waiting, int64_t count, S scale, int64_t size) {
+// C <- H scale (C - U'U) H, U the first `count` rows; H is 1 but for variances above the limit. `holds` is `size` numbers.
+template <typename S>
+inline void Fold(S* cov, const S* waiting, int64_t count, S scale, S limit, int64_t size, S* holds) {
+  bool over = false;
+  for (int64_t i = 0; i < size; ++i) {
+    S variance = cov[i * size + i];
+    for (int64_t u = 0; u < count; ++u) variance -= waiting[u * size + i] * waiting[u * size + i];
+    over |= Hold<S>(scale * variance, limit, holds + i);
+  }
   Columns<S>(size, [&](auto width, int64_t j) {
     using V = typename Chunk<S, width>::V;
     for (int64_t i = 0; i < size; ++i) {
@@ -42,6 +50,12 @@ template <typename S> inline void Fold(S* cov, const S* waiting, int64_t count, 
       *at = scale * value;
     }
   });
+  // Narrower vectors may round otherwise, and what is not symmetric is never corrected: it grows by 1 / keep at each step.
+  for (int64_t j = size / kLanes<S> * kLanes<S>; j < size; ++j)
+    for (int64_t i = 0; i < j; ++i) cov[i * size + j] = cov[j * size + i];
+  if (over)
+    for (int64_t i = 0; i < size; ++i)
+      for (int64_t j = 0; j < size; ++j) cov[i * size + j] *= holds[i] * holds[j];
 }
 
 // out += x rows, where the rows have `size` numbers each; in four sums, so that none waits for the one before it.
@@ -86,19 +100,22 @@ ffi::Error MultiplyCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D>
 
 template <ffi::DataType D>
 ffi::Error AdvanceCall(ffi::ThreadPool pool, ffi::Buffer<D> cov, ffi::Buffer<D> waiting, ffi::Buffer<ffi::S32> fold,
-                       ffi::Buffer<D> scale, ffi::Buffer<ffi::S32> live, ffi::Buffer<D> x, ffi::ResultBuffer<D> folded,
+                       ffi::Buffer<D> scale, ffi::Buffer<ffi::S32> live, ffi::Buffer<D> limit, ffi::Buffer<D> x,
+                       ffi::ResultBuffer<D> folded,
                        ffi::ResultBuffer<D> out, ffi::ResultBuffer<D> gram) {
   using S = ffi::NativeType<D>;
   auto dims = x.dimensions(), kept = waiting.dimensions();
   int64_t size = dims[dims.size() - 1], rows = dims[dims.size() - 2], room = kept[kept.size() - 2];
   Each(pool, live.element_count(), [&](int64_t first, int64_t last) {
+    std::vector<S> holds(size);
     for (int64_t i = first; i < last; ++i) {
       S* matrix = folded->typed_data() + i * size * size;
       const S* corrections = waiting.typed_data() + i * room * size;
       for (int64_t j = 0; j < size * size; j += kLanes<S>) __builtin_prefetch(matrix + size * size + j, 1);
       if (folded->typed_data() != cov.typed_data())
         std::memcpy(matrix, cov.typed_data() + i * size * size, size * size * sizeof(S));
-      if (fold.typed_data()[i]) Fold<S>(matrix, corrections, fold.typed_data()[i], scale.typed_data()[i], size);
+      if (fold.typed_data()[i])
+        Fold<S>(matrix, corrections, fold.typed_data()[i], scale.typed_data()[i], limit.typed_data()[i], size, holds.data());
       for (int64_t k = i * rows; k < (i + 1) * rows; ++k)
         Times<S>(matrix, corrections, live.typed_data()[i], x.typed_data() + k * size, out->typed_data() + k * size, size);
       Gram<S>(x.typed_data() + i * rows * size, out->typed_data() + i * rows * size, rows, size,
@@ -137,9 +154,14 @@ ffi::Error WaitCall(ffi::ThreadPool pool, ffi::Buffer<D> waiting, ffi::Buffer<D>
                                     .Arg<ffi::Buffer<D>>().Arg<ffi::Buffer<ffi::S32>>()             \
                                     .Arg<ffi::Buffer<D>>().Ret<ffi::Buffer<D>>())
 
+// One kind of number for each compilation (native.py).
+#ifdef NATKAL_F32
 NATKAL_MULTIPLY(natkal_small_multiply_f32, ffi::F32);
-NATKAL_MULTIPLY(natkal_small_multiply_f64, ffi::F64);
 NATKAL_ADVANCE(natkal_small_advance_f32, ffi::F32);
-NATKAL_ADVANCE(natkal_small_advance_f64, ffi::F64);
 WAIT(natkal_small_wait_f32, ffi::F32);
+#endif
+#ifdef NATKAL_F64
+NATKAL_MULTIPLY(natkal_small_multiply_f64, ffi::F64);
+NATKAL_ADVANCE(natkal_small_advance_f64, ffi::F64);
 WAIT(natkal_small_wait_f64, ffi::F64);
+#endif

@@ -18,10 +18,15 @@ class Small(Full):
         return multiply(TARGET, base, rows[:0], 0, rows)
 
     def fold(
-        self, base: Float[Array, "p p"], rows: Float[Array, "b p"], count: Int[Array, ""], scale: Float[Array, ""]
+        self,
+        base: Float[Array, "p p"],
+        rows: Float[Array, "b p"],
+        count: Int[Array, ""],
+        scale: Float[Array, ""],
+        limit: Float[Array, ""],
     ) -> Float[Array, "p p"]:
-        """C <- scale (C - U'U) in the same memory."""
-        return fold(TARGET, base, rows, count, scale)
+        """C <- H scale (C - U'U) H in the same memory."""
+        return fold(TARGET, base, rows, count, scale, limit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,4 +35,4 @@ class Batch(Fused):
 
     def _wait(self, store: Waiting, down: Float[Array, "r p"]) -> Waiting:
         rows = wait(self.target, store.rows, down, store.used, store.scale)
-        return Waiting(base=store.base, rows=rows, used=store.used + len(down), scale=store.scale)
+        return store._replace(rows=rows, used=store.used + len(down))

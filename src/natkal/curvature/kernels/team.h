@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -56,6 +57,13 @@ template <typename S> inline S Dot(const S* left, const S* right, int64_t size) 
 template <typename S> inline void Gram(const S* x, const S* out, int64_t rows, int64_t size, S* gram) {
   for (int64_t k = 0; k < rows; ++k)
     for (int64_t l = 0; l <= k; ++l) gram[k * rows + l] = gram[l * rows + k] = Dot(x + k * size, out + l * size, size);
+}
+
+// What a variance is multiplied by on either side (limits.py): 1, and less where it is above the limit; false for 1.
+template <typename S> inline bool Hold(S variance, S limit, S* hold) {
+  bool over = variance > limit;
+  *hold = over ? std::sqrt(limit / 2 / variance) : S(1);
+  return over;
 }
 
 // Memory on a 64-byte boundary for one call, void at first; the next call gets the same, while it is still in the cache.
@@ -182,5 +190,6 @@ template <typename F> void InParallel(xla::ffi::ThreadPool& pool, int64_t parts,
                                     .Arg<xla::ffi::Buffer<D>>().Arg<xla::ffi::Buffer<D>>()              \
                                     .Arg<xla::ffi::Buffer<xla::ffi::S32>>().Arg<xla::ffi::Buffer<D>>()  \
                                     .Arg<xla::ffi::Buffer<xla::ffi::S32>>().Arg<xla::ffi::Buffer<D>>()  \
+                                    .Arg<xla::ffi::Buffer<D>>()                                         \
                                     .Ret<xla::ffi::Buffer<D>>().Ret<xla::ffi::Buffer<D>>()              \
                                     .Ret<xla::ffi::Buffer<D>>())
