@@ -24,6 +24,7 @@ BENCHMARKS = {
     "questions": "benchmarks.questions",
     "rate": "benchmarks.rate",
     "recurrent": "benchmarks.recurrent",
+    "serve": "benchmarks.serve",
     "soak": "benchmarks.soak",
     "step-control": "benchmarks.step_control",
     "streams": "benchmarks.streams",

@@ -74,7 +74,7 @@ class QuasiDiagonal(Projected[QuasiDiagonalState]):
         self, state: QuasiDiagonalState, keep: Float[Array, ""], restore: Float[Array, ""] | None
     ) -> QuasiDiagonalState:
         """Exact down to `least`: the kept entries are linear in Lambda."""
-        stars = tuple(_bounded(*(keep * kept for kept in star), state.least) for star in state.stars)
+        stars = tuple(_bounded(keep * star[0], keep * star[1], keep * star[2], state.least) for star in state.stars)
         if state.prior is not None and restore is not None:
             stars = jax.tree.map(lambda kept, base: kept + restore * base, stars, state.prior)
         return state._replace(stars=stars)

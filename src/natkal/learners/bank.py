@@ -337,7 +337,7 @@ class Bank:
 
         parts = [self._each(state, index, ask, (), state.members[index])[1] for index in range(len(self.groups))]
         laws = jax.tree.map(lambda leaf: leaf[:, 0], _joined(parts))
-        by_law = jnp.where(self._running(state)[:, None], state.log_weights, -jnp.inf)
+        by_law = jnp.where(self.running(state)[:, None], state.log_weights, -jnp.inf)
         weights = logsumexp(by_law, axis=1)
         share = jnp.exp(by_law - jnp.where(jnp.isfinite(weights), weights, 0.0)[:, None])
         # what a member knows is in units of the noise, where its laws learn that

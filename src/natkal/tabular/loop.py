@@ -109,7 +109,7 @@ class Loop:
         """All rows in order: each predicted, then learned (or the row whose label comes late). Moves `progress` on."""
         after, pieces = list(state), []
         for position, stages in enumerate(self._stages):
-            steps, answers = self._steps(feed, position, progress[position])
+            steps, answers = self.steps(feed, position, progress[position])
             told = []
             for part, count in _blocks(steps, progress[position].steps):
                 after[position], one = stages.run(after[position], part, np.int32(count))
@@ -118,8 +118,8 @@ class Loop:
             pieces.append((told, answers))
         return tuple(after), Pending(pieces)
 
-    def _steps(self, feed: Feed, position: int, progress: Progress) -> tuple[Steps, np.ndarray]:
-        """The steps of one target, and which of them answer the rows."""
+    def steps(self, feed: Feed, position: int, progress: Progress) -> tuple[Steps, np.ndarray]:
+        """The steps of one target, and which of them answer the rows. Moves the first rows of `progress` on."""
         steps = _steps_of(feed.rows, position, feed.slots, feed.resets)
         answers = np.arange(len(steps.target))
         if feed.late is not None:
@@ -206,6 +206,29 @@ class Loop:
         """(state, a row to predict) -> told: one row by itself, without the padding of a block."""
         return compile_loop(lambda state, asked: self._predict(state, asked, None))
 
+    def answers(self, state: Any, rows: Row, slots: Any, resets: Any, count: Array) -> Told:
+        """The first `count` rows, each predicted as if it came next, with limits; plain JAX, nothing is learned."""
+
+        def one(row: Array) -> Told:
+            now, slot, reset = jax.tree.map(lambda leaf: leaf[row], (rows, slots, resets))
+            own = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
+            if reset is not None:
+                restarted = tuple(learner.restart(part) for learner, part in zip(self.learners, own, strict=True))
+                own = jax.tree.map(lambda new, old: jax.lax.select(reset, new, old), restarted, own)
+            return self._predict(own, now, LEVEL)
+
+        def body(row: Array, told: Told) -> Told:
+            return jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one(row))
+
+        shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32))
+        silent = jax.tree.map(lambda leaf: jnp.zeros((len(rows.weight), *leaf.shape), leaf.dtype), shapes)
+        return jax.lax.fori_loop(0, count, body, silent)
+
+    @property
+    def stages(self) -> tuple[Stages, ...]:
+        """The programs of each target."""
+        return self._stages
+
     def _learn(self, state: Any, row: Row) -> Any:
         after = []
         for position, (learner, task) in enumerate(zip(self.learners, self.tasks, strict=True)):
@@ -286,11 +309,17 @@ def _replays(counted: np.ndarray, slots: np.ndarray | None, first_rows: np.ndarr
 
 def _blocks(steps: Steps, taken: int) -> Iterator[tuple[Steps, int]]:
     """Blocks of steps, none reaching over a decision of the selection, padded; and how many steps count."""
-    total, first = len(steps.target), 0
-    while first < total:
-        last = min(total, next_decision(taken + first) - taken)
+    for first, last in spans(len(steps.target), taken, BLOCK):
         part = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], steps)
         yield jax.tree.map(_padded, part), last - first
+
+
+def spans(total: int, taken: int, longest: int) -> Iterator[tuple[int, int]]:
+    """Where blocks of `total` more steps begin and end: none reaches over a decision of the selection."""
+    first = 0
+    while first < total:
+        last = min(total, next_decision(taken + first) - taken, first + longest)
+        yield first, last
         first = last
 
 

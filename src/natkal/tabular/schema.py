@@ -1,6 +1,7 @@
 """What each column is, decided from the first rows and kept with the checkpoint."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -102,15 +103,20 @@ class Schema:
             awaited=dict(data["awaited"]),
         )
 
-    @property
-    def all_numbers(self) -> list[str]:
-        """The columns in use, where every one of them is a plain number; empty otherwise."""
-        features = all(
+    @functools.cached_property
+    def plain_features(self) -> tuple[str, ...]:
+        """The features, where every one of them is a plain number; empty otherwise."""
+        plain = all(
             feature.kind == "number" and not feature.flag_missing and feature.decimal == POINT
             for feature in self.features
         )
+        return tuple(feature.name for feature in self.features) if plain else ()
+
+    @property
+    def all_numbers(self) -> list[str]:
+        """The columns in use, where every one of them is a plain number; empty otherwise."""
         targets = all(target.whole if target.classes else target.decimal == POINT for target in self.targets)
-        if not features or not targets or self.key is not None or self.sequence is not None:
+        if not self.plain_features or not targets or self.key is not None or self.sequence is not None:
             return []
         return [*(feature.name for feature in self.features), *(target.name for target in self.targets)]
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import blank, compile_loop, run_together
+from natkal.compiling import blank, compile_loop, inside_transformation, run_together
 from natkal.learners.members import entry, with_entry
 from natkal.learners.scaled import Scaled, ScaledState, Standard
 from natkal.learners.selection import REVIEW
@@ -84,7 +84,7 @@ class Stages:
 
     def _compile(self, state: ScaledState, steps: Steps) -> None:
         """Compile all programs at once, on all cores, by running each on a block of no steps."""
-        if len(state.bank.members) == 1 or self._compiled:
+        if len(state.bank.members) == 1 or self._compiled or inside_transformation(state):
             return
         self._compiled.append(True)
         none = np.int32(0)

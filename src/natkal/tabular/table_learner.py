@@ -115,6 +115,11 @@ class TableLearner:
         return sum(int(np.sum(own.bank.reseeded)) for own in self.state)
 
     @property
+    def past_columns(self) -> int:
+        """How many inputs are made of past targets, over all targets."""
+        return sum(past.columns for past in self.pasts)
+
+    @property
     def member_names(self) -> list[str]:
         """What `Told.members` says, number by number; of the first target."""
         return [*(f"weight {name}" for name in member_names(self.loop.learners[0])), "effective memory"]
@@ -149,8 +154,11 @@ class TableLearner:
             else:
                 before = np.stack([past.inputs(keys[row] if keys else "") for row in range(count)] or [past.inputs()])
                 before = before[:count]
-            parts.append(np.concatenate([before, numbers, free], axis=1))
-            if self.targets[position].classes:
+            wider = before.shape[1] or free.shape[1]
+            parts.append(np.concatenate([before, numbers, free], axis=1) if wider else numbers)
+            if self.targets[position].classes and not (own >= self.known[position]).any():
+                known[:, position] = self.known[position]
+            elif self.targets[position].classes:
                 seen = np.maximum.accumulate(np.nan_to_num(own, nan=0.0)).astype(np.int32) + 1 if count else own
                 known[:, position] = np.maximum(seen, self.known[position])
                 self.known[position] = int(known[-1, position]) if count else self.known[position]
@@ -215,7 +223,7 @@ class TableLearner:
             slots = self._slots(keys)
         elif self.keyed:
             free = len(self.keys)  # one slot serves all of them, as nothing happens to it
-            self._make_room(free + 1)
+            self.make_room(free + 1)
             slots = np.array([self.keys.get(key, free) for key in keys], np.int32)
         with jax.enable_x64(True):
             self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets), level)
@@ -301,14 +309,22 @@ class TableLearner:
         """The slot of each key, a new one for a key not seen before."""
         for key in keys:
             self.keys.setdefault(key, len(self.keys))
-        self._make_room(len(self.keys))
+        self.make_room(len(self.keys))
         return np.array([self.keys[key] for key in keys], np.int32)
+
+    @property
+    def slots(self) -> int:
+        """How many slots a checkpoint with these keys has."""
+        slots = FIRST_SLOTS
+        while slots < len(self.keys):
+            slots *= 2
+        return slots
 
     def slot(self, key: str) -> int:
         """The slot of one key."""
         return int(self._slots([key])[0])
 
-    def _make_room(self, needed: int) -> None:
+    def make_room(self, needed: int) -> None:
         """Twice the slots, as often as needed."""
         have = size = jax.tree.leaves(self.state)[0].shape[0]
         while size < needed:
@@ -360,12 +376,9 @@ class TableLearner:
 
     def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Name, shape and dtype of each array of a checkpoint with these keys; nothing is allocated."""
-        slots = FIRST_SLOTS
-        while slots < len(self.keys):
-            slots *= 2
         with jax.enable_x64(True):
             one = array_template(jax.eval_shape(self.loop.init))
-        return {name: ((slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
+        return {name: ((self.slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The state from a checkpoint's arrays, which match `template`."""

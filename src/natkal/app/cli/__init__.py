@@ -14,6 +14,7 @@ from natkal.app.cli.learn import learn
 from natkal.app.cli.plan import plan
 from natkal.app.cli.predict import predict
 from natkal.app.cli.report import report
+from natkal.app.cli.serve import serve
 from natkal.app.cli.stopping import watch
 from natkal.app.cli.verify import verify
 
@@ -43,6 +44,7 @@ app.command(cls=Command)(plan)
 app.command(cls=Command)(predict)
 app.command(cls=Command)(forecast)
 app.command(cls=Command)(report)
+app.command(cls=Command)(serve)
 app.command(cls=Command)(verify)
 
 

@@ -129,6 +129,9 @@ def learn(
         float | None, _model("SHARE", "single: share of the past forgotten at each row, in [0, 1) (default 3e-4).")
     ] = None,
     seed: Annotated[int, _model("NUMBER", "Seed of the first weights.", min=0)] = 0,
+    horizon: Annotated[
+        int | None, _model("ROWS", "Forecast so many rows ahead after each row, and score it.", min=1, max=10_000)
+    ] = None,
     # the run
     run: Annotated[Path, _run("FOLDER", "Folder for checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
     resume: Annotated[bool, _run(None, "Go on from the run's last checkpoint.", "--resume")] = False,
@@ -142,6 +145,7 @@ def learn(
     metrics: Annotated[Path | None, _output("FILE", "Write the running metrics here (default: in the run).")] = None,
     metrics_every: Annotated[int | None, _output("ROWS", "Rows per line of metrics.", min=1)] = None,
     report: Annotated[bool, _output(None, "Write report.html into the run.", "--report/--no-report")] = True,
+    live: Annotated[bool, _output(None, "Show a live page of the run (needs natkal[serve]).", "--live")] = False,
     as_json: Annotated[bool, _output(None, "Print one JSON object and nothing else.", "--json")] = False,
 ) -> None:
     """Learn from a stream: every row is predicted, then learned from. Leaves checkpoints, metrics and a report."""
@@ -197,15 +201,22 @@ def learn(
             with (
                 stop_on_signals(lambda number: f"stopped in the middle of a block; {hint}") as stopped,
                 stream_progress(source, rows_before, quiet=as_json) as progress,
+                _live_page(live) as tell,
             ):
+
+                def told(session: "Session") -> None:
+                    progress(session)
+                    tell(session)
+
                 done = session.run(
                     source,
                     first,
                     checkpoint_rows=rows,
                     checkpoint_seconds=seconds,
                     stop=lambda: stopped() is not None,
-                    report=progress,
+                    report=told,
                 )
+                tell(session, finished=True)
             taken = time.perf_counter() - started
             result = _result(session, source.files, taken, session.counts.read - rows_before, done)
             if report and done:
@@ -286,6 +297,26 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
 
         err.print(f"[red]error:[/] {escape(printable(str(error)))}", soft_wrap=True, markup=True)
         raise typer.Exit(1) from error
+
+
+@contextmanager
+def _live_page(wanted: bool) -> Iterator[Callable[..., None]]:
+    """A page that shows the run while it learns, where it is wanted; what it is told of the run."""
+    if not wanted:
+        yield lambda session, finished=False: None
+        return
+    from natkal.app.cli.serve import check_installed
+
+    check_installed("--live")
+    from natkal.app.serve.live import live_page
+
+    with live_page() as (page, address):
+        err.print(f"live page: {address}", markup=False)
+        if err.is_terminal:
+            import webbrowser
+
+            webbrowser.open(address)
+        yield page.tell
 
 
 def interval(text: str) -> tuple[int | None, float | None]:

@@ -18,10 +18,7 @@ def write_report(
     seconds: float | None = None,
     fans: Sequence[Forecast] | None = None,
 ) -> Path:
-    """Write the report of a run, `report.html` in its folder unless told otherwise; returns where.
-
-    `fans` are forecasts to show; a run that scores forecasts shows those after its last row unless given.
-    """
+    """Write the report of a run, `report.html` in its folder unless told otherwise; returns where."""
     where = session.folder / "report.html" if path is None else path
     where.parent.mkdir(parents=True, exist_ok=True)
     where.write_text(report_text(session, seconds=seconds, fans=fans), encoding="utf-8")
@@ -29,7 +26,10 @@ def write_report(
 
 
 def report_text(session: Session, *, seconds: float | None = None, fans: Sequence[Forecast] | None = None) -> str:
-    """The report of a run as one HTML document."""
+    """The report of a run as one HTML document.
+
+    `fans` are forecasts to show; a run that scores forecasts shows those after its last row unless given.
+    """
     if fans is None and session.settings.horizon is not None:
         fans = list(islice(forecasts(session, session.settings.horizon), MAX_FANS))
     return page(session, gather(session), seconds, fans or [])

@@ -139,10 +139,11 @@ def line_of(line: int, key: str, y: float, quantiles: np.ndarray) -> str:
 def check_scorable(session: "Session") -> None:
     """Refuse what cannot be scored several rows ahead, with the option to change."""
     settings, targets = session.settings, session.schema.targets
-    if len(targets) > 1:
+    first, *others = targets
+    if others:
         raise StreamError("--horizon: scores one target; name one --target")
-    if targets[0].classes:
-        raise StreamError(f"--horizon: scores numbers, and {targets[0].name!r} has classes; natkal forecast tells them")
+    if first.classes:
+        raise StreamError(f"--horizon: scores numbers, and {first.name!r} has classes; natkal forecast tells them")
     if settings.id is not None or settings.label_delay:
         option = "--id" if settings.id is not None else "--label-delay"
         raise StreamError(f"--horizon: needs each row's target before the next row; leave {option} out")

@@ -11,7 +11,7 @@ from natkal.tabular import cells
 from natkal.tabular.clock import Value
 from natkal.tabular.errors import StreamError
 from natkal.tabular.forecast import summary
-from natkal.tabular.table import Position, Rows
+from natkal.tabular.table import Column, Position, Rows
 
 if TYPE_CHECKING:
     from natkal.app.session.session import Session
@@ -81,7 +81,7 @@ def coming_rows(session: "Session", key: str, horizon: int, given: Rows | None) 
         times = next((list(values) for name, values in session.clock.ahead(key, horizon).items() if name in known), [])
     if not known:
         return Coming(_stretches(session, horizon), [_moment(value) for value in times], unknown)
-    table = {name: [_cell(value) for value in values] for name, values in known.items()}
+    table: dict[str, Column] = {name: [_cell(value) for value in values] for name, values in known.items()}
     if session.schema.key is not None:
         table[session.schema.key] = [key] * horizon
     file = "the rows to come" if given is None else given.file
@@ -121,7 +121,7 @@ def future_rows(session: "Session", source: RowSource) -> dict[str, Rows]:
     found = {}
     for own in dict.fromkeys(owners):
         places = [place for place, owner in enumerate(owners) if owner == own]
-        part = {name: [values[place] for place in places] for name, values in columns.items()}
+        part: dict[str, Column] = {name: [values[place] for place in places] for name, values in columns.items()}
         found[own] = Rows(blocks[0].file, part, np.array(places) + 1, [], 0, blocks[-1].position)
     return found
 

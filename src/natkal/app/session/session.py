@@ -22,7 +22,7 @@ from natkal.app.settings import Counts, Settings
 from natkal.tabular.clock import Clock
 from natkal.tabular.errors import Stopped, StreamError
 from natkal.tabular.features import Encoded, Encoder
-from natkal.tabular.loop import Pending, Row
+from natkal.tabular.loop import Pending, Row, Told
 from natkal.tabular.schema import Schema, Target
 from natkal.tabular.table import Position, Reject, Rows
 from natkal.tabular.table_learner import TableLearner, TargetShape
@@ -55,6 +55,7 @@ class Session:
         self.sequences: dict[str, str] = {}
         """The sequence that each key's last row belonged to (under "" where there are no keys)."""
         self.held: OrderedDict[str, np.ndarray] = OrderedDict()
+        """Rows that wait for their label under their id: the past targets of each (NaN in a file's run), its inputs."""
         self.recent_inputs = np.zeros((0, encoder.width))
         self.clock = Clock()
         """The columns that go on by themselves, for forecasts."""
@@ -84,7 +85,7 @@ class Session:
             if session.forecasts is not None:
                 check_scorable(session)
             session.files = list(source.names)
-            session._open({})
+            session.open_outputs({})
         except StreamError:
             source.close()
             raise
@@ -101,7 +102,7 @@ class Session:
         path, header, arrays, warning = found
         session = cls.restored(path, header, arrays, folder, model)
         if open_outputs:
-            session._open(header["outputs"])
+            session.open_outputs(header["outputs"])
         return session, warning
 
     @classmethod
@@ -193,7 +194,7 @@ class Session:
         learned = int(present.sum())
         self.counts.learned += learned
         self.counts.skipped += len(encoded.inputs) - learned
-        for part in self._by_classes(encoded):
+        for part in by_classes(encoded, self.learner, self._add_classes):
             self._learn(part)
         if self.forecasts is not None:
             self._forecast(self.forecasts, encoded)
@@ -216,20 +217,9 @@ class Session:
                 self.outputs["forecasts"].write(line_of(int(line), key, float(y), expected))
             forecasts.make(self, key)
 
-    def _by_classes(self, encoded: Encoded) -> Iterator[Encoded]:
-        """The rows in parts that there is room for: a class beyond it makes more, from its first row on."""
-        first = 0
-        while first < len(encoded.targets):
-            room = np.array([target.classes or np.inf for target in self.learner.targets])
-            beyond = np.nan_to_num(encoded.targets[first:]) >= room[None]
-            last = first + (int(np.argmax(beyond.any(axis=1))) if beyond.any() else len(beyond))
-            if last > first:
-                yield _part(encoded, slice(first, last))
-            if last < len(encoded.targets):
-                for position in np.flatnonzero(beyond[last - first]):
-                    self._settle_all()
-                    self.learner.add_classes(int(position), int(encoded.targets[last, position]) + 1)
-            first = last
+    def _add_classes(self, position: int, count: int) -> None:
+        self._settle_all()
+        self.learner.add_classes(position, count)
 
     def _learn(self, encoded: Encoded) -> None:
         resets = self.resets(encoded)
@@ -250,10 +240,14 @@ class Session:
         if "predictions" in self.outputs:
             text = self.format.write(block.lines, targets, told.outcomes, block.targets)
             self.outputs["predictions"].write(text)
-        recent = np.concatenate([self.recent_inputs, _wider(block.inputs[-RECENT:], self.encoder.width)])
+        self.score(block.inputs, block.targets, targets, told)
+
+    def score(self, inputs: np.ndarray, observed: np.ndarray, targets: tuple[Target, ...], told: Told) -> None:
+        """Count what was told of some rows, window by window; `targets` as they were known then."""
+        recent = np.concatenate([self.recent_inputs, _wider(inputs[-RECENT:], self.encoder.width)])
         self.recent_inputs = recent[-RECENT:]
         columns = [
-            np.stack(record(target, outcome, block.targets[:, position]), axis=1)
+            np.stack(record(target, outcome, observed[:, position]), axis=1)
             for position, (target, outcome) in enumerate(zip(targets, told.outcomes, strict=True))
         ]
         members = told.members[:, : len(self.metrics.members)]
@@ -355,15 +349,15 @@ class Session:
         assert self.settings.id is not None
         lines = {int(line): row for row, line in enumerate(rows.lines)}
         column = rows.columns.get(self.settings.id)
-        inputs = encoded.inputs.copy()
+        inputs, past = encoded.inputs.copy(), self.learner.past_columns
         for row, line in enumerate(encoded.lines):
             name = "" if column is None else str(column[lines[int(line)]])
             if np.isnan(encoded.targets[row]).all():
-                self.held[name] = inputs[row].copy()
+                self.held[name] = np.concatenate([np.full(past, np.nan), inputs[row]])
                 if len(self.held) > MAX_HELD_ROWS:
                     self.held.popitem(last=False)
             elif name in self.held:
-                inputs[row] = _wider(self.held.pop(name)[None], inputs.shape[1])[0]
+                inputs[row] = _wider(self.held.pop(name)[None, past:], inputs.shape[1])[0]
         return encoded._replace(inputs=inputs, rejects=[])
 
     def _finish(self) -> None:
@@ -386,7 +380,8 @@ class Session:
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 
-    def _open(self, lengths: Mapping[str, int]) -> None:
+    def open_outputs(self, lengths: Mapping[str, int]) -> None:
+        """The files the run appends to, each cut back to its length."""
         paths = {"rejects": self.folder / "rejects.jsonl", "metrics": self.folder / "metrics.csv"}
         if self.settings.metrics:
             paths["metrics"] = Path(self.settings.metrics)
@@ -409,6 +404,24 @@ class Session:
         for output in self.outputs.values():
             output.flush(sync=True)
         return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
+
+
+def by_classes(encoded: Encoded, learner: TableLearner, add_classes: Callable[[int, int], None]) -> Iterator[Encoded]:
+    """The rows in parts that there is room for: a class beyond it makes more, from its first row on."""
+    first = 0
+    while first < len(encoded.targets):
+        room = [target.classes or np.inf for target in learner.targets]
+        beyond = encoded.targets[first:] >= room
+        if first == 0 and not beyond.any():
+            yield encoded
+            return
+        last = first + (int(np.argmax(beyond.any(axis=1))) if beyond.any() else len(beyond))
+        if last > first:
+            yield rows_of(encoded, slice(first, last))
+        if last < len(encoded.targets):
+            for position in np.flatnonzero(beyond[last - first]):
+                add_classes(int(position), int(encoded.targets[last, position]) + 1)
+        first = last
 
 
 def make_learner(settings: Settings, encoder: Encoder) -> TableLearner:
@@ -460,7 +473,8 @@ def _chain(first: list[Rows], source: RowSource) -> Iterator[Rows]:
         yield rows
 
 
-def _part(encoded: Encoded, rows: slice) -> Encoded:
+def rows_of(encoded: Encoded, rows: slice) -> Encoded:
+    """Some of the rows."""
     return encoded._replace(
         inputs=encoded.inputs[rows],
         targets=encoded.targets[rows],

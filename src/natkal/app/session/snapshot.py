@@ -88,7 +88,7 @@ def header(session: "Session") -> dict[str, Any]:
 
 def arrays(session: "Session") -> dict[str, np.ndarray]:
     """All that is numbers."""
-    width = session.encoder.width
+    width = session.learner.past_columns + session.encoder.width
     found = {
         "metrics.open": session.metrics.open,
         "metrics.recent": session.metrics.recent,
@@ -241,7 +241,7 @@ def _template(
         "metrics.open": ((rows["metrics.open"], columns), F8),
         "metrics.recent": ((rows["metrics.recent"], columns), F8),
         "recent_inputs": ((rows["recent_inputs"], encoder.width), F8),
-        "held": ((held, encoder.width), F8),
+        "held": ((held, learner.past_columns + encoder.width), F8),
         "queue": ((queued, _queue_width(learner)), F8),
         **learner.template(),
     }
