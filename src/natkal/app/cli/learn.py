@@ -106,9 +106,6 @@ def learn(
     ] = None,
     row_id: Annotated[str | None, _data("COLUMN", "Column of row ids: labels may come later.", "--id")] = None,
     label_delay: Annotated[int, _data("ROWS", "A row's label arrives this many rows after it.", min=0)] = 0,
-    horizon: Annotated[
-        int | None, _data("ROWS", "Forecast so many rows ahead after each row, and score it.", min=1, max=10_000)
-    ] = None,
     # the model, and how it learns
     model: Annotated[
         str, _model("MODEL", "auto, linear, mlp:64,64, rnn:8, gru:8, lstm:8 or package.module:function.")
