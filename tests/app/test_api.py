@@ -9,6 +9,7 @@ import natkal as nk
 from natkal.app.cli.learn import learn as command
 from natkal.app.reading.first_rows import look
 from natkal.app.reading.memory import open_data
+from natkal.app.session.forecasting import forecasts
 from tests.app import support
 
 ONE_FILTER = {"learner": "single", "model": "linear", "sample": 50}
@@ -33,7 +34,7 @@ def by_file(tmp_path_factory):
 
 
 def test_the_options_are_those_of_the_command():
-    theirs = set(inspect.signature(command).parameters) - {"resume", "report", "as_json", "row_id"} | {"id"}
+    theirs = set(inspect.signature(command).parameters) - {"resume", "report", "as_json", "row_id", "live"} | {"id"}
     assert set(inspect.signature(nk.learn).parameters) - {"progress"} == theirs
 
 
@@ -130,6 +131,19 @@ def test_the_relevant_columns_come_first_and_the_report_shows_itself(by_file, tm
     assert next(iter(run.relevance)) in ("b", "c")  # as `support.table` makes them
     assert "srcdoc" in run.report()._repr_html_()
     assert run.report(tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.slow
+def test_a_forecast_is_that_of_the_session():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.DataFrame({"y": 10 + 5 * np.sin(np.arange(200) / 12 * 2 * np.pi) + 0.01 * np.arange(200)})
+    run = learn(series, past="1,2,12")
+    told = run.forecast(3, level=0.8)
+    session = next(forecasts(run._session, 3))
+    assert isinstance(told, pandas.DataFrame)
+    assert told["predicted"].tolist() == [step["predicted"] for step in session.steps]
+    assert (told["low_80"] <= told["predicted"]).all()
+    assert (told["low_80"] >= told["q05"]).all()
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def learn(
     sequence: str | None = None,
     id: str | None = None,
     label_delay: int = 0,
+    horizon: int | None = None,
     learner: str = "auto",
     prior_scale: float | None = None,
     fading: float | None = None,
@@ -71,6 +72,7 @@ def learn(
         sequence: Column of sequences: where it changes, a model's memory starts again.
         id: Column of row ids: a label may come in a later row with the same id.
         label_delay: A row's label arrives this many rows after it.
+        horizon: Forecast so many rows ahead after each row, and score it.
         learner: `auto` (a bank of filters with nothing to tune) or `single` (one filter).
         prior_scale: Of a single filter: prior variance of a weight, times 1/fan-in.
         fading: Of a single filter: share of the past forgotten at each row, in [0, 1).
@@ -121,6 +123,7 @@ def learn(
             max_rejects=max_rejects,
             predictions=None if predictions is None else str(Path(predictions).absolute()),
             metrics=None if metrics is None else str(Path(metrics).absolute()),
+            horizon=horizon,
         )
         rows, seconds = _interval(checkpoint_every) if run is not None else (None, None)
         temporary = TemporaryFolder() if run is None else None
