@@ -15,7 +15,7 @@ SHAPES := --jaxtyping-packages=natkal,beartype.beartype
 NUMERIC := tests/curvature/test_registry.py tests/engine/test_step.py tests/engine/test_safety.py tests/learners/test_bank.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo verify test test-matrix lint soak docs docs-test gallery clean
+.PHONY: help demo verify test test-matrix lint soak docs docs-test gallery package clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -66,11 +66,17 @@ docs: $(DOCS_READY)  ## build the site into site/; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "site/index.html"
 
-docs-test: $(DOCS_READY)  ## run every code block of the site and of README.md
-	@WORKERS=$(WORKERS) $(BIN)/python tests/docs/run_pages.py README.md docs
+docs-test: $(DOCS_READY)  ## run every code block of the site and of README.md, and the notebooks
+	@WORKERS=$(WORKERS) $(BIN)/python tests/docs/run_pages.py README.md docs examples/notebooks
 
 gallery: $(DOCS_READY)  ## redraw the pictures of the gallery, docs/gallery/*.png
 	@for script in $$(grep -l '^from picture' examples/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+package: $(READY)  ## build wheel and sdist into dist/, check them, install each into an empty environment and use it
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check build twine
+	@rm -rf dist && $(BIN)/python -m build --outdir dist .
+	@$(BIN)/python -m twine check --strict dist/*
+	@$(BIN)/python -m pytest -q tests/test_release.py
 
 clean:  ## remove the environment and every cache
 	@rm -rf $(VENV) .venv-oldest .venv-newest .pytest_cache .ruff_cache .import_linter_cache dist build site

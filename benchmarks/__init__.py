@@ -8,11 +8,13 @@ dictionaries. `OPTIONS`, where it has any, maps an option to its default and a s
 
 BENCHMARKS = {
     "classes": "benchmarks.classes",
+    "bandits": "benchmarks.bandits",
     "curvature": "benchmarks.curvature",
     "dead": "benchmarks.dead",
     "dense": "benchmarks.dense",
     "figures": "benchmarks.figures",
     "fleet": "benchmarks.fleet",
+    "forecasts": "benchmarks.forecasts",
     "frontends": "benchmarks.frontends",
     "gpu": "benchmarks.gpu",
     "hostile": "benchmarks.hostile",
@@ -22,6 +24,7 @@ BENCHMARKS = {
     "questions": "benchmarks.questions",
     "rate": "benchmarks.rate",
     "recurrent": "benchmarks.recurrent",
+    "serve": "benchmarks.serve",
     "soak": "benchmarks.soak",
     "step-control": "benchmarks.step_control",
     "streams": "benchmarks.streams",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parents[2] / "docs"
-SOURCES = {"cost": "dense", "curvature": "", "learning": "learning", "questions": "questions"}
+SOURCES = {"bandits": "bandits", "cost": "dense", "curvature": "", "learning": "learning", "questions": "questions"}
 """The benchmark that each part draws; the part `curvature` measures by itself."""
 PARTS = tuple(SOURCES)
 OPTIONS = {"results": ("results.jsonl", "file of JSON lines from other benchmarks")}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-PARTS = ("forecast", "classic", "correction", "cost")
+PARTS = ("forecast", "classic", "correction", "cost", "diagonal-cost", "memory")
 
 
 def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
@@ -24,6 +24,15 @@ def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
             from benchmarks.recurrent.correction import correction
 
             return correction(report)
+        case "diagonal-cost":
+            from benchmarks.recurrent.cost import diagonal_cost
+
+            report("cost of a step of diagonal cells")
+            return diagonal_cost()
+        case "memory":
+            from benchmarks.recurrent.memory import memory
+
+            return memory(report)
         case _:
             from benchmarks.recurrent.cost import cost
 
@@ -54,4 +63,11 @@ def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tup
             f"Cost of a step against one product P x; it grows as n^{results['cost']['growth_exponent_in_units']:.1f}"
         )
         found.append((title, results["cost"]["rows"], ("units", "parameters", "step_ms", "read_ms", "ratio")))
+    if "diagonal-cost" in results:
+        powers = ", ".join(f"{n}: {p:.2f}" for n, p in results["diagonal-cost"]["growth_exponent_in_units"].items())
+        title = f"Cost of a step of diagonal cells, exact sensitivities, blocks by unit; power of units {powers}"
+        found.append((title, results["diagonal-cost"]["rows"], ("cell", "units", "parameters", "step_ms")))
+    if "memory" in results:
+        title = "Recall a bit after a gap, one pass: nats per recalled bit in the last fifth (guessing: 0.693)"
+        found.append((title, results["memory"]["rows"], ("gap", "steps", *results["memory"]["methods"])))
     return found

@@ -11,6 +11,10 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal import families as families
     from natkal import models as models
     from natkal import paper as paper
+    from natkal import plot as plot
+    from natkal.app.api import Run as Run
+    from natkal.app.api import learn as learn
+    from natkal.app.api import load_run as load_run
     from natkal.curvature import blocks as blocks
     from natkal.curvature import dense as dense
     from natkal.curvature import diagonal as diagonal
@@ -22,12 +26,16 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.curvature import mixed as mixed
     from natkal.curvature import quasi_diagonal as quasi_diagonal
     from natkal.curvature import square_root as square_root
+    from natkal.drivers import DecisionLog as DecisionLog
     from natkal.drivers import compilation_cache as compilation_cache
     from natkal.drivers import distance as distance
     from natkal.drivers import fleet as fleet
     from natkal.drivers import live as live
     from natkal.drivers import load as load
+    from natkal.drivers import off_policy as off_policy
+    from natkal.drivers import predict_many as predict_many
     from natkal.drivers import refine as refine
+    from natkal.drivers import replay as replay
     from natkal.drivers import run as run
     from natkal.drivers import save as save
     from natkal.engine import Learner as Learner
@@ -50,24 +58,42 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.learners import bank as bank
     from natkal.learners import ensemble as ensemble
     from natkal.learners import monitor as monitor
+    from natkal.learners.bandit import bandit as bandit
+    from natkal.learners.bandit import epsilon_greedy as epsilon_greedy
+    from natkal.learners.bandit import greedy as greedy
+    from natkal.learners.bandit import thompson as thompson
+    from natkal.learners.bandit import ucb as ucb
     from natkal.models import cells as cells
     from natkal.models import fan_in_prior as fan_in_prior
     from natkal.models import mlp_apply as mlp_apply
     from natkal.models import mlp_params as mlp_params
+    from natkal.models import panel as panel
     from natkal.models import recurrent_model as recurrent_model
     from natkal.models import recurrent_network as recurrent_network
     from natkal.models import sensitivity as sensitivity
     from natkal.models import static_model as static_model
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "curvature": "natkal",
     "families": "natkal",
     "models": "natkal",
     "paper": "natkal",
+    "plot": "natkal",
+    "Run": "natkal.app.api",
+    "learn": "natkal.app.api",
+    "load_run": "natkal.app.api",
     "auto": "natkal.learners",
+    "bandit": "natkal.learners.bandit",
     "bank": "natkal.learners",
+    "DecisionLog": "natkal.drivers",
+    "epsilon_greedy": "natkal.learners.bandit",
+    "off_policy": "natkal.drivers",
+    "replay": "natkal.drivers",
+    "greedy": "natkal.learners.bandit",
+    "thompson": "natkal.learners.bandit",
+    "ucb": "natkal.learners.bandit",
     "monitor": "natkal.learners",
     "blocks": "natkal.curvature",
     "dense": "natkal.curvature",
@@ -95,6 +121,7 @@ _HOME = {
     "online": "natkal.engine",
     "outer_product": "natkal.engine",
     "plan": "natkal.engine",
+    "predict_many": "natkal.drivers",
     "refine": "natkal.drivers",
     "robust": "natkal.engine",
     "run": "natkal.drivers",
@@ -107,6 +134,7 @@ _HOME = {
     "unscented": "natkal.engine",
     "mlp_apply": "natkal.models",
     "mlp_params": "natkal.models",
+    "panel": "natkal.models",
     "static_model": "natkal.models",
     "recurrent_network": "natkal.models",
     "recurrent_model": "natkal.models",

@@ -11,13 +11,15 @@ Three policies, all of them `jax.jit` underneath:
   a library are kernels of their own. It is used where the state is small, on one CPU, outside of other transformations,
   and where every operation of the program is on the list `SAFE`: operations that were compiled this way and tested. An
   unknown operation means the ordinary compilation, because XLA ends the process on some that it cannot compile.
-- `run_once`: a program that runs a single time, compiled in a hurry.
+- `run_once` and `compile_quickly`: a program that runs once or a few times, compiled without optimisation.
 
 `small_programs(False)` turns the special options off for the whole process; results then agree to rounding.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -81,7 +83,8 @@ class CompiledLoop:
     `function` is traced once for arguments of the same shapes, whichever way it is then compiled.
     """
 
-    def __init__(self, function: Callable[..., Any], donate_argnums: tuple[int, ...]) -> None:
+    def __init__(self, function: Callable[..., Any], donate_argnums: tuple[int, ...], largest: int) -> None:
+        self._largest = largest
         self._traced = jax.jit(function)
         inner = jax.jit(lambda *arguments: (self._traced(*arguments), _touched(arguments)))
 
@@ -113,6 +116,11 @@ class CompiledLoop:
         """Whether the last call ran as one machine function."""
         return self._last
 
+    @property
+    def traced(self) -> Callable[..., Any]:
+        """The function, to be traced as part of another."""
+        return self._traced
+
     def program(self, *arguments: Any) -> Callable[..., Any]:
         """The function that serves arguments like these, without the choice that `__call__` makes each time."""
         self(*arguments)
@@ -120,7 +128,7 @@ class CompiledLoop:
 
     def _is_whole(self, arguments: tuple[Any, ...]) -> bool:
         """Whether arguments like these are served by one machine function."""
-        if not _enabled or not _is_small(arguments[0]):
+        if not _enabled or not _is_small(arguments[0], self._largest):
             return False
         kind = _kind(arguments)
         if kind not in self._safe:
@@ -128,19 +136,49 @@ class CompiledLoop:
         return self._safe[kind]
 
 
-def compile_loop(function: Callable[..., Any], *, donate_argnums: tuple[int, ...] = ()) -> CompiledLoop:
-    """`jax.jit` for a loop of many small steps on the state that is the first argument."""
-    return CompiledLoop(function, donate_argnums)
+def compile_loop(
+    function: Callable[..., Any], *, donate_argnums: tuple[int, ...] = (), largest: int = LARGEST_STATE_BYTES
+) -> CompiledLoop:
+    """`jax.jit` for a loop of many small steps on the state that is the first argument.
+
+    `largest`: bytes of a state up to which the loop becomes one machine function.
+    """
+    return CompiledLoop(function, donate_argnums, largest)
 
 
 def run_once(function: Callable[..., Any], *arguments: Any) -> Any:
     """`function(*arguments)`, compiled as one program without optimisation, which takes longer than running it."""
-    lowered = jax.jit(function).lower(*arguments)
-    try:
-        compiled = lowered.compile(compiler_options=QUICK)
-    except jax.errors.JaxRuntimeError:
-        compiled = lowered.compile()
-    return compiled(*arguments)
+    return compile_quickly(function)(*arguments)
+
+
+def compile_quickly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.jit(function)`, compiled without optimisation."""
+    return jax.jit(function, compiler_options=QUICK)
+
+
+def run_together(jobs: Sequence[Callable[[], Any]]) -> None:
+    """Run these at the same time, one on each core: programs that are compiled when they are first called."""
+    x64 = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+    def run(job: Callable[[], Any]) -> Any:
+        with jax.enable_x64(x64):
+            return job()
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for done in [pool.submit(run, job) for job in jobs]:
+            done.result()
+
+
+def blank(tree: Any) -> Any:
+    """Arrays of zeros like these, which may be abstract."""
+
+    def zeros(leaf: Any) -> Any:
+        if _is_key(leaf):
+            data = jax.eval_shape(jax.random.key_data, leaf)
+            return jax.random.wrap_key_data(jnp.zeros(data.shape, data.dtype))
+        return jnp.zeros(jnp.shape(leaf), jnp.result_type(leaf))
+
+    return jax.tree.map(zeros, tree)
 
 
 def inside_transformation(*values: Any) -> bool:
@@ -165,13 +203,13 @@ def _kind(arguments: tuple[Any, ...]) -> Any:
     return structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
 
 
-def _is_small(state: Any) -> bool:
+def _is_small(state: Any, largest: int) -> bool:
     """Whether these arrays are few bytes in the memory of one CPU."""
     leaves = jax.tree.leaves(state)
     places = {device for leaf in leaves if isinstance(leaf, jax.Array) for device in leaf.devices()}
     if len(places) > 1 or any(place.platform != "cpu" for place in places or jax.devices()[:1]):
         return False
-    return sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= LARGEST_STATE_BYTES
+    return sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= largest
 
 
 def _touched(arguments: Any) -> Any:

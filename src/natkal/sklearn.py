@@ -1,5 +1,6 @@
-"""scikit-learn estimators: `from natkal.sklearn import KalmanClassifier, KalmanCountRegressor, KalmanRegressor`."""
+"""scikit-learn estimators: `from natkal.sklearn import KalmanBandit, KalmanClassifier, KalmanRegressor, ..`."""
 
+from natkal.integrations.sklearn_bandit import KalmanBandit
 from natkal.integrations.sklearn_estimators import KalmanClassifier, KalmanCountRegressor, KalmanRegressor
 
-__all__ = ["KalmanClassifier", "KalmanCountRegressor", "KalmanRegressor"]
+__all__ = ["KalmanBandit", "KalmanClassifier", "KalmanCountRegressor", "KalmanRegressor"]

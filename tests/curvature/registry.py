@@ -167,6 +167,11 @@ REGISTRY = [
         lambda: nk.blocks(by="neuron", decoupled=True),
         projected(block_diagonal(NEURONS), covariance=True),
     ),
+    Entry(
+        "blocks by unit",
+        lambda: nk.blocks(by="unit"),
+        projected(block_diagonal([[0, 2, 4, 6, 9], [1, 3, 5, 7, 10], [8]])),
+    ),
     Entry("blocks by layer", lambda: nk.blocks(by="layer"), projected(block_diagonal(LAYERS))),
     Entry(
         "blocks by function",

@@ -47,7 +47,7 @@ def test_what_feeds_a_unit(params, expected) -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: nk.blocks(by="unit"), "by"),
+        (lambda: nk.blocks(by="row"), "by"),
         (lambda: nk.low_rank(0), "rank: must be at least 1, got 0"),
         (lambda: nk.mixed({}), "curvatures: at least one pattern"),
     ],

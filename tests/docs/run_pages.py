@@ -1,7 +1,8 @@
-"""Run the code blocks of pages: `python tests/docs/run_pages.py README.md docs` (rules: README here)."""
+"""Run the code blocks of pages and notebooks: `python tests/docs/run_pages.py README.md docs` (rules: README here)."""
 
 import doctest
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -28,14 +29,22 @@ class Block(NamedTuple):
     line: int
 
 
-def blocks_of(text: str) -> list[Block]:
-    """The blocks that run, in order."""
-    found = []
+def blocks_of(page: Path) -> list[Block]:
+    """The blocks that run, in order; of a notebook, its code."""
+    text, found = page.read_text(), []
+    if page.suffix == ".ipynb":
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        return [Block("python", "".join(cell["source"]), None, number) for number, cell in enumerate(cells, 1)]
     for match in BLOCK.finditer(text):
         if match["kind"] in ("python", "sh"):
             code = re.sub(rf"^{match['indent']}", "", match["code"], flags=re.M)
             found.append(Block(match["kind"], code, match["needs"], text.count("\n", 0, match.start("code")) + 1))
     return found
+
+
+def found_in(folder: Path) -> list[Path]:
+    """The pages and notebooks of a folder."""
+    return sorted(page for page in folder.rglob("*") if page.suffix in (".md", ".ipynb"))
 
 
 def run_page(page: Path) -> None:
@@ -44,7 +53,7 @@ def run_page(page: Path) -> None:
     page = page.resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for block in blocks_of(page.read_text()):
+        for block in blocks_of(page):
             where = f"{page.name}, line {block.line}"
             absent = [name for name in (block.needs or "").split() if not _importable(name)]
             if absent:
@@ -68,7 +77,7 @@ def _importable(name: str) -> bool:
 def _doctest(code: str, namespace: dict, where: str, line: int) -> None:
     test = doctest.DocTestParser().get_doctest(code, namespace, where, where, line - 1)
     test.globs = namespace  # one namespace for the page, not a copy
-    failed, _ = doctest.DocTestRunner(verbose=False).run(test, clear_globs=False)
+    failed, _ = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, clear_globs=False)
     if failed:
         raise SystemExit(f"{where}: {failed} examples gave another answer")
 
@@ -90,8 +99,8 @@ def main(arguments: list[str]) -> int:
         run_page(Path(arguments[1]))
         return 0
     named = [Path(argument) for argument in arguments]
-    pages = [page for path in named for page in (sorted(path.rglob("*.md")) if path.is_dir() else [path])]
-    pages = [page for page in pages if blocks_of(page.read_text())]
+    pages = [page for path in named for page in (found_in(path) if path.is_dir() else [path])]
+    pages = [page for page in pages if blocks_of(page)]
     with ThreadPoolExecutor(int(os.environ.get("WORKERS", "2"))) as pool:
         good = list(pool.map(_in_own_process, pages))
     print(f"{sum(good)} of {len(good)} pages run")

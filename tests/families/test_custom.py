@@ -7,6 +7,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
+import natkal as nk
 from natkal.families import Exponential, Poisson, from_log_partition, in_natural_coordinates
 from tests.families.registry import custom_gaussian
 
@@ -94,3 +95,21 @@ def test_natural_coordinates_change_only_the_link(rtol):
     np.testing.assert_allclose(family.link(nu), nu)
     np.testing.assert_allclose(family.score(nu, y), [3.0 - 2.5], rtol=rtol)
     np.testing.assert_allclose(family.root(nu), Exponential().noise_root(nu), rtol=rtol)
+
+
+@pytest.mark.parametrize(
+    ("link", "statistic", "message"),
+    [
+        (None, lambda y: y[None], 'without one, outputs leave the domain of log_partition.*output="natural"'),
+        (lambda raw: jnp.exp(raw), lambda y: y[None], "link: leaves the domain of log_partition"),
+        (lambda raw: -jnp.exp(raw), lambda y: jnp.stack([y, y]), r"T\(y\) has 2 entries, shape \(2,\), and dim is 1"),
+        (lambda raw: jnp.concatenate([raw, raw]), lambda y: y[None], r"link: nu has 2 entries"),
+    ],
+)
+def test_a_wrong_shape_or_a_link_that_leaves_the_domain_is_refused(link, statistic, message):
+    def model():
+        family = from_log_partition(lambda nu: -jnp.log(-nu[0]), statistic, dim=1, link=link)
+        return nk.static_model(lambda w, u: w @ u, jnp.zeros(2), family)
+
+    with pytest.raises(ValueError, match=message):
+        model()

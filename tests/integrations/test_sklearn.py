@@ -19,7 +19,7 @@ LABELS = np.where(X[:, 0] > X[:, 1], "yes", "no")
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [KalmanRegressor, KalmanClassifier, KalmanCountRegressor])
 def test_check_estimator(estimator, record_property):
-    results = check_estimator(estimator(**SINGLE), on_fail=None)
+    results = check_estimator(estimator(**SINGLE), on_fail=None, on_skip=None)
     failed = [result["check_name"] for result in results if result["status"] == "failed"]
     record_property("checks", f"scikit-learn {estimator.__name__}: {len(results)} checks")
     assert not failed
@@ -50,3 +50,30 @@ def test_labels_keep_their_names():
     model = KalmanClassifier(**SINGLE).fit(X, LABELS)
     assert model.predict([[2.0, -2.0, 0.0], [-2.0, 2.0, 0.0]]).tolist() == ["yes", "no"]
     assert model.predict_proba(X[:3]).shape == (3, 2)
+
+
+def test_coefficients_are_those_of_least_squares():
+    """No row is forgotten, and three passes of a third of the weight are as certain as one: OLS, its errors too."""
+    model = KalmanRegressor(**SINGLE, prior_scale=1e4).fit(X, REAL)
+    design = np.column_stack([X, np.ones(len(X))])
+    expected, squares, *_ = np.linalg.lstsq(design, REAL, rcond=None)
+    errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * squares[0] / (len(X) - 4))
+    np.testing.assert_allclose(model.coef_, expected[:3], atol=0.2 * errors[:3].min())
+    np.testing.assert_allclose(model.intercept_, expected[3], atol=0.2 * errors[3])
+    np.testing.assert_allclose(model.coef_std_, errors[:3], rtol=0.15)
+    assert model.n_iter_ == 3
+
+
+def test_the_order_of_the_rows_of_a_table_hardly_matters():
+    order = np.argsort(REAL)
+    model, other = (KalmanRegressor(**SINGLE).fit(X[rows], REAL[rows]) for rows in (slice(None), order))
+    assert np.abs(model.predict(X) - other.predict(X)).max() < 0.02 * REAL.std()
+
+
+def test_a_frame_of_mixed_columns_with_missing_values():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "up", "down"), "c": X[:, 2]})
+    frame.loc[::7, "a"] = np.nan
+    frame["b"] = frame["b"].astype("category")
+    model = KalmanRegressor(**SINGLE).fit(frame, 3.0 * (X[:, 1] > 0) + 0.01 * X[:, 2])
+    assert np.abs(model.predict(frame) - 3.0 * (X[:, 1] > 0)).mean() < 0.3

@@ -32,6 +32,7 @@ class Settings:
     max_rejects: int | None = None
     predictions: str | None = None
     metrics: str | None = None
+    horizon: int | None = None
     encoding: str = "utf-8"
     decimal: str = "auto"
 
@@ -58,3 +59,19 @@ class Counts:
     learned: int = 0
     rejected: int = 0
     skipped: int = 0
+
+    def accounting(self, used: str = "learned") -> str:
+        """The equation in words, with the share of each part that is neither none nor all of the rows."""
+        parts = {used: self.learned, "rejected": self.rejected, "skipped": self.skipped}
+        told = [
+            f"{name} {count:,}" + (f" ({percent(count / self.read)})" if 0 < count < self.read else "")
+            for name, count in parts.items()
+        ]
+        return f"read {self.read:,} = {' + '.join(told)}"
+
+
+def percent(share: float) -> str:
+    """A share with as many digits as tell it from none and from all."""
+    size = 100 * min(share, 1 - share)
+    digits = 0 if size >= 10 else 1 if size >= 0.1 else 2 if size >= 0.01 else 4
+    return f"{100 * share:.{digits}f}%"

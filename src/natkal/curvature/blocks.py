@@ -13,11 +13,11 @@ from natkal.curvature.innovation import correction
 from natkal.curvature.limits import holds, largest_variance
 from natkal.curvature.prior import prior_root
 from natkal.curvature.projected import Look, Projected, combine, inner_products, needs_prior, precision, squares
-from natkal.curvature.units import Layers, Layout, Piece, find_layers, layer_places, merge, starts
+from natkal.curvature.units import Layers, Layout, Piece, find_layers, layer_places, merge, starts, with_outgoing
 from natkal.rows import Outer, Rows
 from natkal.typing import Array, Float
 
-By = Literal["layer", "neuron"] | Callable[[str], Hashable]
+By = Literal["layer", "neuron", "unit"] | Callable[[str], Hashable]
 
 
 class BlocksState(NamedTuple):
@@ -202,6 +202,8 @@ def _groups(layout: Layout, by: By) -> Layers:
     """Layers whose units are the blocks."""
     if by == "neuron":
         return find_layers(layout)
+    if by == "unit":
+        return with_outgoing(find_layers(layout))
     if by == "layer":
         return find_layers(layout).whole()
     labels: dict[Hashable, list[Piece]] = {}
@@ -234,15 +236,17 @@ def _roots(covs: Float[Array, "blocks n n"]) -> Float[Array, "blocks n n"]:
 def blocks(*, by: By = "neuron", decoupled: bool = False) -> Blocks:
     """A full covariance for each group of parameters, the groups independent.
 
-    `by="neuron"`: each unit's incoming weights and bias, p times fan-in numbers in all; `by="layer"`: each layer; or a
-    function from a leaf's path (as `jax.tree_util.keystr` writes it) to a label, one group per label. By default a
-    block adds its own Fisher matrix to its own precision; `decoupled` keeps the joint filter's covariance of each block
-    (the decoupled extended Kalman filter, node-decoupled with `by="neuron"`).
+    `by="neuron"`: each unit's incoming weights and bias, p times fan-in numbers in all; `by="unit"`: the same with the
+    unit's outgoing weights, where a narrower layer reads it, so that a wide recurrent layer with its readout costs no
+    more than its parameters times its fan-in; `by="layer"`: each layer; or a function from a leaf's path (as
+    `jax.tree_util.keystr` writes it) to a label, one group per label. By default a block adds its own Fisher matrix to
+    its own precision; `decoupled` keeps the joint filter's covariance of each block (the decoupled extended Kalman
+    filter, node-decoupled with `by="neuron"`).
 
     >>> import natkal as nk
     >>> nk.blocks(by=lambda path: "head" if "head" in path else "body").decoupled
     False
     """
-    if not callable(by) and by not in ("layer", "neuron"):
-        raise ValueError(f'by: must be "layer", "neuron" or a function of a leaf\'s path, got {by!r}')
+    if not callable(by) and by not in ("layer", "neuron", "unit"):
+        raise ValueError(f'by: must be "layer", "neuron", "unit" or a function of a leaf\'s path, got {by!r}')
     return Blocks(by=by, decoupled=decoupled)

@@ -1,6 +1,7 @@
 """A Kronecker product per layer: (inputs^2 + units^2) numbers, whatever the layer does with its weights."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -83,10 +84,15 @@ class Kronecker(Projected[KroneckerState]):
     def init(self, prior: Prior) -> KroneckerState:
         """Partial traces of Lambda_0."""
         layers = find_layers(prior.layout)
-        start = _partial_traces(layers, precision(needs_prior(prior, "Kronecker")))
+        start = precision(needs_prior(prior, "Kronecker"))
         kept = None if prior.kept is None else _partial_traces(layers, precision(prior.kept))
+        factors = (
+            _diagonal_factors(layers, start)
+            if start.ndim == 1
+            else map(_invert, *zip(*_partial_traces(layers, start), strict=True))
+        )
         limit = largest_variance(needs_prior(prior, "Kronecker"))
-        return KroneckerState(factors=tuple(_invert(*pair) for pair in start), prior=kept, layers=layers, limit=limit)
+        return KroneckerState(factors=tuple(factors), prior=kept, layers=layers, limit=limit)
 
     def fade(self, state: KroneckerState, keep: Float[Array, ""], restore: Float[Array, ""] | None) -> KroneckerState:
         """A scalar; with a kept prior the factors are inverted anew, at a cost of n^3 + u^3."""
@@ -260,6 +266,15 @@ def _partial_traces(layers: Layers, matrix: Array) -> tuple[tuple[Array, Array],
             tensor = layer.matrices(columns.T).reshape(layer.inputs, layer.units, layer.inputs, layer.units)
             pairs.append((jnp.einsum("iaja->ij", tensor), jnp.einsum("iaib->ab", tensor)))
     return tuple(pairs)
+
+
+def _diagonal_factors(layers: Layers, diagonal: Float[Array, " p"]) -> Iterator[Factors]:
+    """The factors of a diagonal precision: diagonal too, so nothing is factorised."""
+    for layer in layers.layers:
+        own = layer.matrices(diagonal[None])[0]
+        trace = own.sum()
+        left, right = jnp.diag(1 / own.sum(axis=1)), jnp.diag(1 / own.sum(axis=0))
+        yield Factors(left=left, right=right, trace=trace, scale=jnp.ones_like(trace))
 
 
 def _invert(left: Float[Array, "n n"], right: Float[Array, "u u"]) -> Factors:

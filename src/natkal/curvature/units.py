@@ -198,6 +198,36 @@ def find_layers(layout: Layout) -> Layers:
     return Layers(tuple(layers))
 
 
+def with_outgoing(layers: Layers) -> Layers:
+    """Each unit with its outgoing weights too, where the layer that reads it is narrower than its own.
+
+    The numbers a layer gives may be several for each unit, part by part (a complex unit has two): a matrix of shape
+    (parts x units, outputs) is then read as (parts, units, outputs). Biases of the reading layer stay by themselves.
+    """
+    kept = {layer.pieces[0].start: layer for layer in layers.layers}
+    for reader in layers.layers:
+        weight = reader.pieces[0]
+        if len(weight.shape) != 2 or weight.axis != 1 or weight.start not in kept:
+            continue
+        width = weight.shape[0]
+        wider = [
+            (start, layer)
+            for start, layer in kept.items()
+            if layer is not reader and start < weight.start and layer.units > reader.units and width % layer.units == 0
+        ]
+        if not wider:
+            continue
+        start, source = wider[-1]
+        parts = (width // source.units, source.units, reader.units)
+        joined = (*source.pieces, Piece(start=weight.start, shape=parts, axis=1))
+        kept[start] = Layer(pieces=joined, units=source.units, has_bias=False)
+        del kept[weight.start]
+        if reader.pieces[1:]:
+            rest = Layer(pieces=reader.pieces[1:], units=reader.units, has_bias=False)
+            kept[rest.pieces[0].start] = rest
+    return Layers(tuple(kept[start] for start in sorted(kept)))
+
+
 def _container(shapes: dict[int, tuple[int, ...]]) -> list[tuple[list[tuple[int, tuple[int, ...], int]], bool]]:
     """Layers of one container: lists of (leaf, shape, unit axis), biases last, and whether there is one."""
     vectors = {index: shape for index, shape in shapes.items() if len(shape) == 1}

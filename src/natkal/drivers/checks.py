@@ -21,7 +21,8 @@ def check_learner(learner: Any, state: Any) -> None:
             f"learner: {type(learner).__name__} has no method {missing[0] if missing else 'of a learner'!r}"
         )
     if isinstance(state, type(learner)) or state is None:
-        raise TypeError("state: got a learner; pass the state that learner.init() gives")
+        got = "None" if state is None else "a learner"
+        raise TypeError(f"state: got {got}; pass the state that learner.init() gives")
     for leaf in jax.tree.leaves(state):
         if isinstance(leaf, jax.Array) and is_concrete(leaf):
             if leaf.is_deleted():
@@ -56,6 +57,18 @@ def check_stream(learner: Any, inputs: Any, targets: Any) -> None:
         family.check_targets(np.asarray(targets))
 
 
+def check_rows(inputs: Any) -> Any:
+    """Rows to predict: finite, and as many in each array."""
+    leaves = jax.tree.leaves(inputs)
+    counts = {len(leaf) if jnp.ndim(leaf) else -1 for leaf in leaves}
+    if len(counts) != 1 or -1 in counts:
+        shapes = jax.tree.map(jnp.shape, inputs)
+        raise ValueError(f"inputs: must have one row for each prediction, got shape {shapes}; predict takes one row")
+    if all_concrete(inputs):
+        _check_finite(inputs, batched=True)
+    return inputs
+
+
 def check_resets(resets: Any, count: int) -> jax.Array:
     """Sequence boundaries: one boolean for each observation."""
     flags = jnp.asarray(resets)
@@ -78,6 +91,21 @@ def explain_shapes(predict: Callable[[Any], Any], inputs: Any) -> Iterator[None]
             shapes = jax.tree.map(jnp.shape, inputs)
             raise ValueError(f"inputs: the model cannot take a row of shape {shapes}: {reason}") from failure
         raise
+
+
+@contextlib.contextmanager
+def explain_state(learner: Learner, state: Any) -> Iterator[None]:
+    """Say that a state is not of the type that `init` gives (the parameters, say), instead of what it lacks."""
+    try:
+        yield
+    except AttributeError as failure:
+        expected = jax.eval_shape(lambda: learner.init())
+        if isinstance(state, type(expected)):
+            raise
+        raise TypeError(
+            f"state: got {type(state).__name__}, and learner.init() gives {type(expected).__name__}; "
+            "pass learner.init(params) to start from parameters"
+        ) from failure
 
 
 def as_arrays(inputs: Any, targets: Any) -> tuple[Any, Any]:

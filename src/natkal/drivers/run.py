@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from natkal.compiling import CompiledLoop, compile_loop, inside_transformation
-from natkal.drivers.checks import as_arrays, check_learner, check_resets, check_stream, explain_shapes
+from natkal.drivers.checks import as_arrays, check_learner, check_resets, check_stream, explain_shapes, explain_state
 from natkal.drivers.progress import reporter
 from natkal.engine.batch import check_batchable, scan_batches
 from natkal.engine.protocol import Learner
@@ -56,7 +56,7 @@ def run(
     boundaries = None if resets is None else check_resets(resets, len(targets))
     row = jax.tree.map(lambda leaf: leaf[0], inputs) if len(targets) else inputs
     inputs, targets = jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets)
-    with explain_shapes(lambda row: learner.predict(state, row), row):
+    with explain_state(learner, state), explain_shapes(lambda row: learner.predict(state, row), row):
         if batch_size > 1:
             check_batchable(learner)
             state, info = _run_batches(learner, state, inputs, targets, batch_size)

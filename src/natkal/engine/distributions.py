@@ -1,6 +1,7 @@
 """Distribution functions of the predictive laws, and quantiles found from them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,9 @@ from jax.scipy.special import betainc, gammainc, gammaincc, ndtr
 from natkal.families.base import Support
 from natkal.typing import Array, Float
 
-WIDENINGS, BISECTIONS = 10, 40
+WIDENINGS, BISECTIONS = 10, 80
+NARROW = 1e-5
+"""Quantiles are found to within this part of the standard deviation."""
 
 
 def count_cdf(mean: Array, dispersion: Array, y: Array) -> Array:
@@ -38,6 +41,12 @@ def student_cdf(standard: Array, freedom: Array) -> Array:
     return ndtr(jnp.sign(standard) * normal * (8 * freedom + 1) / (8 * freedom + 3))
 
 
+def student_quantile(normal: Array, freedom: Array) -> Array:
+    """The inverse of `student_cdf` at ndtr(normal): Student's t from a standard normal draw."""
+    own = normal * (8 * freedom + 3) / (8 * freedom + 1)
+    return jnp.sign(own) * jnp.sqrt(freedom * jnp.expm1(jnp.square(own) / freedom))
+
+
 def matched_dispersion(support: Support, mean: Array, variance: Array) -> Array:
     """The r of a negative binomial, or the shape of a Gamma law, with this mean and variance."""
     excess = variance - mean if support == "count" else variance
@@ -61,20 +70,46 @@ def find_quantile(
     probability: Float[Array, ""],
     support: Support,
 ) -> Float[Array, "*e"]:
-    """The y below which lies this probability: bracketed from the moments, then bisected; counts are whole numbers."""
+    """The y below which lies this probability, bracketed from the moments; counts are whole numbers.
 
-    def widen(step: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        low = jnp.where(cdf(low) > probability, centre - 4.0 * (centre - low), low)
-        high = jnp.where(cdf(high) < probability, centre + 4.0 * (high - centre), high)
-        return low, high
+    The bracket shrinks by a secant and a bisection in turn: six to ten evaluations for a smooth law, and never more
+    than twice as many as bisection alone.
+    """
+    narrow = 1e-3 if support == "count" else NARROW * spread
 
-    def halve(step: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        above = cdf(middle) >= probability
-        return jnp.where(above, low, middle), jnp.where(above, middle, high)
+    def widen(bracket: Any) -> Any:
+        low, high, below, above, turn = bracket
+        low = jnp.where(below > 0, centre - 4.0 * (centre - low), low)
+        high = jnp.where(above < 0, centre + 4.0 * (high - centre), high)
+        return low, high, cdf(low) - probability, cdf(high) - probability, turn + 1
 
-    bracket = jax.lax.fori_loop(0, WIDENINGS, widen, (centre - 4.0 * spread, centre + 4.0 * spread))
-    high = jax.lax.fori_loop(0, BISECTIONS, halve, bracket)[1]
+    def shrink(bracket: Any) -> Any:
+        low, high, below, above, turn = bracket
+        secant = low - below * (high - low) / jnp.where(above > below, above - below, 1.0)
+        # a little inside, on the side of the longer part, so that both ends move
+        inside = secant + jnp.where(secant - low < high - secant, 1, -1) * jnp.minimum(0.25 * narrow, high - low)
+        usable = (turn % 2 == 0) & (inside > low) & (inside < high)
+        middle = jnp.where(usable, inside, 0.5 * (low + high))
+        value = cdf(middle) - probability
+        right = value >= 0
+        return (
+            jnp.where(right, low, middle),
+            jnp.where(right, middle, high),
+            jnp.where(right, below, value),
+            jnp.where(right, value, above),
+            turn + 1,
+        )
+
+    def too_narrow(bracket: Any) -> Array:
+        _, _, below, above, turn = bracket
+        return jnp.any((below > 0) | (above < 0)) & (turn < WIDENINGS)
+
+    def too_wide(bracket: Any) -> Array:
+        low, high, _, _, turn = bracket
+        return jnp.any(high - low > narrow) & (turn < BISECTIONS)
+
+    low, high = centre - 4.0 * spread, centre + 4.0 * spread
+    zero = jnp.zeros((), jnp.int32)
+    bracket = jax.lax.while_loop(too_narrow, widen, (low, high, cdf(low) - probability, cdf(high) - probability, zero))
+    high = jax.lax.while_loop(too_wide, shrink, (*bracket[:4], zero))[1]
     return jnp.maximum(jnp.floor(high), 0.0) if support == "count" else high

@@ -1,18 +1,64 @@
-"""Several steps ahead: the model rolled forward, with all that is not known of it carried along to first order."""
+"""Several steps ahead: the model rolled forward, with all that is not known of it carried along to first order.
+
+`forecast` gives each step's law in closed form. `start_path` and `follow` give one path of the same law: one deviation
+of the parameters is drawn, and the model is followed on whatever inputs the path comes to. Where inputs depend on
+earlier outputs in any way at all, paths are the way to get the law of several steps.
+"""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.engine import counter
 from natkal.engine.blur import widened
 from natkal.engine.checks import all_concrete, in_precision_of
 from natkal.engine.learner import KalmanLearner
 from natkal.engine.prediction import FilterPrediction, make_prediction
 from natkal.engine.state import KalmanState
 from natkal.models import Feed
+from natkal.typing import Array, Float
+
+
+class Path(NamedTuple):
+    """One possible future: the model's memory on the way, and a draw of theta - params that stays the same all along.
+
+    `growth` is what forgetting multiplies the deviation by: theta wanders, and P grows by 1/keep at each step.
+    """
+
+    carry: Any
+    deviation: Float[Array, " p"]
+    growth: Float[Array, ""]
+
+
+def start_path(learner: KalmanLearner, state: KalmanState, key: Array) -> Path:
+    """The start of a path: a deviation from N(0, P)."""
+    deviation = learner.curvature.sample(state.curvature, key)
+    return Path(carry=state.carry, deviation=deviation, growth=jnp.ones((), deviation.dtype))
+
+
+def follow(
+    learner: KalmanLearner, state: KalmanState, path: Path, inputs: Any, scale: Any, key: Array
+) -> tuple[Path, FilterPrediction]:
+    """One step of a path: the law of y given the drawn parameters, raw + scale A deviation, and the path after it.
+
+    A is the total derivative with respect to theta, through the past too. `scale` is the unit that P is kept in. The
+    state's own uncertainty (`spread`) is drawn anew at each step.
+    """
+    outputs = learner.model.outputs
+    with jax.default_matmul_precision("highest"):
+        around = learner.model.linearize(state.params, path.carry, in_precision_of(state.params, inputs))
+        rows = around.pullback(jnp.eye(len(around.raw), dtype=around.raw.dtype))
+        raw = around.raw + scale * path.growth * (rows @ path.deviation)
+        if around.spread is not None:
+            values, vectors = jnp.linalg.eigh(around.spread)
+            noise = jax.random.normal(key, values.shape, values.dtype)
+            raw = raw + scale * (vectors @ (jnp.sqrt(jnp.maximum(values, 0.0)) * noise))
+        keep = learner.rate(counter.value(state.steps, raw.dtype) + 1, jnp.ones((), bool)).keep
+        after = Path(carry=around.carry, deviation=path.deviation, growth=path.growth / jnp.sqrt(keep))
+        return after, make_prediction(outputs, raw, jnp.zeros((len(raw), len(raw)), raw.dtype))
 
 
 def forecast(

@@ -17,6 +17,7 @@ from natkal.engine.blur import blurred, widened
 from natkal.engine.checks import check_params, in_precision_of
 from natkal.engine.directions import along_scores
 from natkal.engine.fisher import Fisher, exact
+from natkal.engine.joint import JointLaw, reward_moments
 from natkal.engine.plan import check_fits
 from natkal.engine.prediction import FilterPrediction, make_prediction
 from natkal.engine.prior import check_prior, make_prior
@@ -136,6 +137,34 @@ class KalmanLearner:
         """Parameters drawn from the posterior N(params, P)."""
         deviation = self.model.unravel(self.curvature.sample(state.curvature, key))
         return jax.tree.map(jnp.add, state.params, deviation)
+
+    def joint(self, state: KalmanState, inputs: Any) -> JointLaw:
+        """The joint law of the outputs of several arms; for an `ArmsModel`."""
+        with jax.default_matmul_precision("highest"):
+            inputs = in_precision_of(state.params, inputs)
+            found = self.model.every_arm(  # pyright: ignore[reportAttributeAccessIssue]
+                state.params, state.carry, inputs, factored=self.curvature.factored
+            )
+            arms, outputs = found.raw.shape
+            gram = self.curvature.quadratic(state.curvature, found.rows)
+            own = gram.reshape(arms, outputs, arms, outputs)[:, 0, :, 0]
+        mean, noise = reward_moments(self.outputs, found.raw)
+        return JointLaw(
+            log_weights=jnp.zeros(1, found.raw.dtype),
+            location=found.raw[None, :, 0],
+            cov=own[None],
+            mean=mean[None],
+            noise=noise[None],
+        )
+
+    def inflate(self, state: KalmanState, factor: Array) -> KalmanState:
+        """The state with P times `factor`: an observation that says nothing, after forgetting 1 - 1/factor."""
+        flat = ravel(state.params)
+        nothing = Response(factor=jnp.zeros((1, 1), flat.dtype), push=jnp.zeros(1, flat.dtype))
+        update = self.curvature.update(
+            state.curvature, jnp.zeros((1, flat.size), flat.dtype), lambda gram: nothing, keep=1 / factor
+        )
+        return state._replace(curvature=update.state)
 
     @functools.cached_property
     def textbook(self) -> "KalmanLearner":

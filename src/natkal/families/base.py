@@ -122,6 +122,9 @@ class Family(abc.ABC):
         """The probabilities of all K classes, from the mean parameters; for families of classes."""
         raise ValueError(f"{self} has no classes")
 
+    def check_link(self) -> None:  # noqa: B027
+        """Refuse a link that leaves the domain of log Z; the links of natkal's own families never do."""
+
     # -- in the coordinates of a network's output ----------------------------------------------------------------
 
     def link(self, raw: Raw) -> Natural:

@@ -15,6 +15,8 @@ from natkal.families.checks import check_whole
 from natkal.typing import Array, Bool, Float, Int
 
 MAX_NEWTON_STEPS = 200
+PROBES = (0.1, 3.0, -3.0)
+"""Unconstrained outputs at which a link is tried."""
 
 
 class _Parts(NamedTuple):
@@ -99,6 +101,19 @@ class _CustomFamily(Family):
 
     def link(self, raw: Raw) -> Natural:
         return raw if self.parts.link is None else self.parts.link(raw)
+
+    def check_link(self) -> None:
+        """Log Z must be finite wherever an unconstrained output may lie; a few places show whether it is."""
+        for size in PROBES:
+            raw = jnp.full(self.raw_dim, size)
+            natural = self.link(raw)
+            if not np.isfinite(self.log_partition(natural)):
+                what = "link: leaves" if self.parts.link is not None else "link: without one, outputs leave"
+                raise ValueError(
+                    f"{what} the domain of log_partition: the unconstrained output {size:g} gives nu = "
+                    f"{np.asarray(natural).tolist()}, where log Z is {float(self.log_partition(natural))}; "
+                    'give a link into the domain, or a model with output="natural"'
+                )
 
     def in_domain(self, targets: np.ndarray) -> np.ndarray:
         good = super().in_domain(targets)
@@ -193,6 +208,9 @@ def from_log_partition(
             raise ValueError(f"raw_dim: without a link it must equal dim = {dim}, got {raw_dim}")
     if initial_natural is not None and np.size(initial_natural) != dim:
         raise ValueError(f"initial_natural: must have {dim} entries, got {np.size(initial_natural)}")
+    _check_shape("sufficient_statistic: T(y)", sufficient_statistic, tuple(event_shape), dim, "dim")
+    if link is not None:
+        _check_shape("link: nu", link, (raw_dim or dim,), dim, "dim")
     return _CustomFamily(
         _Parts(
             log_partition=log_partition,
@@ -209,3 +227,13 @@ def from_log_partition(
             name=name,
         )
     )
+
+
+def _check_shape(name: str, function: Callable[[Array], Array], takes: tuple[int, ...], size: int, what: str) -> None:
+    """Refuse a function of the user's whose result has another number of entries than promised."""
+    found = jax.eval_shape(function, jax.ShapeDtypeStruct(takes, float))
+    entries = sum(np.prod(leaf.shape, dtype=int) for leaf in jax.tree.leaves(found))
+    if entries != size:
+        raise ValueError(
+            f"{name} has {entries} entries, shape {jax.tree.map(lambda leaf: leaf.shape, found)}, and {what} is {size}"
+        )

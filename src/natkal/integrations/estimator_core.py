@@ -18,8 +18,8 @@ from natkal.tabular.table_learner import TableLearner
 from natkal.tabular.tasks import Outcome
 
 
-def options_of(estimator: Any, seed: int) -> Options:
-    """The options that the estimator's parameters spell, checked."""
+def options_of(estimator: Any, seed: int, *, forget: bool = True) -> Options:
+    """The options that the estimator's parameters spell, checked; `forget`: whether the rows have an order in time."""
     try:
         return make_options(
             learner=estimator.learner,
@@ -30,6 +30,7 @@ def options_of(estimator: Any, seed: int) -> Options:
             past=estimator.past,
             budget=estimator.budget,
             standardize=bool(estimator.standardize),
+            forget=forget,
         )
     except StreamError as error:
         raise ValueError(str(error)) from error

@@ -14,10 +14,13 @@ from sklearn.utils.validation import (
 )
 
 from natkal.integrations.estimator_core import PortableLearner, options_of
-from natkal.integrations.frames import FrameColumns, has_other_than_numbers
+from natkal.integrations.frame_columns import FrameColumns, has_other_than_numbers
 from natkal.tabular.coefficients import Coefficients, coefficients
 from natkal.tabular.table_learner import TargetShape
 from natkal.tabular.tasks import Outcome
+
+FEW_ROWS, FEW_ROWS_PASSES = 20_000, 3
+"""Up to so many rows `fit` goes through them several times, unless told how often."""
 
 
 class KalmanEstimator(BaseEstimator):
@@ -36,7 +39,7 @@ class KalmanEstimator(BaseEstimator):
         past: Any = "none",
         budget: Any = "auto",
         standardize: Any = True,
-        n_iter: Any = 1,
+        n_iter: Any = "auto",
         random_state: Any = None,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -82,24 +85,44 @@ class KalmanEstimator(BaseEstimator):
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def _begin(self, X: np.ndarray, target: TargetShape) -> None:
-        """A new learner for rows like these."""
-        if not (isinstance(self.n_iter, int | np.integer) and self.n_iter >= 1):
-            raise ValueError(f"n_iter: must be a whole number of at least 1, got {self.n_iter!r}")
+    def _begin(self, X: np.ndarray, target: TargetShape, *, forget: bool) -> None:
+        """A new learner for rows like these; `forget` where they come in an order in time."""
+        whole = isinstance(self.n_iter, int | np.integer) and self.n_iter >= 1
+        if not whole and not (isinstance(self.n_iter, str) and self.n_iter == "auto"):
+            raise ValueError(f'n_iter: must be "auto" or a whole number of at least 1, got {self.n_iter!r}')
         seed = 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         scaled = [True] * X.shape[1] if self._frame_columns is None else self._frame_columns.scaled
-        self._table = PortableLearner(options_of(self, seed), scaled, [target], limits=False)
+        self._table = PortableLearner(options_of(self, seed, forget=forget), scaled, [target], limits=False)
         self.n_samples_seen_ = 0
 
-    def _learn(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, *, passes: int = 1) -> Any:
-        """Learn these rows in order; a row of weight 0 is left out."""
+    def _passes(self, X: np.ndarray) -> int:
+        """How often `fit` goes through these rows."""
+        return (FEW_ROWS_PASSES if len(X) <= FEW_ROWS else 1) if isinstance(self.n_iter, str) else int(self.n_iter)
+
+    def _fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any) -> Any:
+        """Learn a whole table, scaled by all of its rows."""
+        return self._learn(X, targets, sample_weight, passes=self._passes(X), whole_table=True)
+
+    def _learn(
+        self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, *, passes: int = 1, whole_table: bool = False
+    ) -> Any:
+        """Learn these rows in order; a row of weight 0 is left out.
+
+        Of several passes each counts for its share, so that every row counts once in all: a later pass linearises
+        better without becoming more certain.
+        """
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             counted = sample_weight > 0
             X, targets, sample_weight = X[counted], targets[counted], sample_weight[counted]
+        if passes > 1:
+            sample_weight = (np.ones(len(X)) if sample_weight is None else sample_weight) / passes
+        if whole_table and len(X):
+            self._table.know_scales(self._table.rows(X, targets[:, None], tell_past=False))
         for _ in range(passes if len(X) else 0):
             self._table.learn(self._table.rows(X, targets[:, None], sample_weight)).wait()
         self.n_samples_seen_ += len(X)
+        self.n_iter_ = passes
         return self
 
     @property

@@ -28,17 +28,17 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
     _target_is_numeric = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "KalmanClassifier":
-        """Forget everything, then learn all rows in order, `n_iter` times."""
+        """Start anew and learn all rows, which count alike, whatever their order; see `n_iter`."""
         X, y = self._checked(X, y, reset=True)
-        self._begin_classes(X, unique_labels(y))
-        return self._learn(X, self._numbers(y), sample_weight, passes=self.n_iter)
+        self._begin_classes(X, unique_labels(y), forget=False)
+        return self._fit(X, self._numbers(y), sample_weight)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "KalmanClassifier":
         """Learn more rows, in order; how a stream is cut into chunks changes nothing once its classes are known."""
         new = self._is_new
         X, y = self._checked(X, y, reset=new)
         if new:
-            self._begin_classes(X, unique_labels(y if classes is None else classes))
+            self._begin_classes(X, unique_labels(y if classes is None else classes), forget=True)
         elif classes is not None and not set(np.unique(classes).tolist()) <= set(self.classes_.tolist()):
             raise ValueError(f"classes: {classes!r} is not the same as on the first call, was {self.classes_!r}")
         return self._learn(X, self._numbers(y), sample_weight)
@@ -84,10 +84,10 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
             check_classification_targets(y)
         return X, y
 
-    def _begin_classes(self, X: np.ndarray, classes: np.ndarray) -> None:
+    def _begin_classes(self, X: np.ndarray, classes: np.ndarray, *, forget: bool) -> None:
         self.classes_ = classes
         task = "binary" if len(classes) <= 2 else "multiclass"
-        self._begin(X, TargetShape(task, max(len(classes), 2), len(classes)))
+        self._begin(X, TargetShape(task, max(len(classes), 2), len(classes)), forget=forget)
 
     def _numbers(self, y: np.ndarray) -> np.ndarray:
         """The place of each label in `classes_`; a label that is new gets the next one, and room is made for it."""
@@ -110,17 +110,17 @@ class _Regressor(RegressorMixin, KalmanEstimator):
     _task: str
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "_Regressor":
-        """Forget everything, then learn all rows in order, `n_iter` times."""
+        """Start anew and learn all rows, which count alike, whatever their order; see `n_iter`."""
         X, y = self._checked(X, y, reset=True)
-        self._begin(X, TargetShape(self._task))
-        return self._learn(X, y, sample_weight, passes=self.n_iter)
+        self._begin(X, TargetShape(self._task), forget=False)
+        return self._fit(X, y, sample_weight)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "_Regressor":
         """Learn more rows, in order; how a stream is cut into chunks changes nothing."""
         new = self._is_new
         X, y = self._checked(X, y, reset=new)
         if new:
-            self._begin(X, TargetShape(self._task))
+            self._begin(X, TargetShape(self._task), forget=True)
         return self._learn(X, y, sample_weight)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -163,9 +163,17 @@ class KalmanRegressor(_Regressor):
     `"package.module:function"`; `hidden_layer_sizes=(64,)` means `"mlp:64"` and `()` means `"linear"`. `prior_scale`
     (times 1/fan-in, the prior variance of the weights) and `fading` (the share of what is known that is forgotten with
     each row) are those of a single filter. `past` says which earlier targets are inputs too, such as `"1,2,24"`: for
-    rows in their order in time. `budget` is `"fast"`, `"auto"` or `"best"`. `n_iter` is how often `fit` goes through
-    its rows. The noise is learned, and features and targets are standardised inside (`standardize`). A missing value
-    is NaN. Columns of a frame that are not numbers are encoded.
+    rows in their order in time. `budget` is `"fast"`, `"auto"` or `"best"`. The noise is learned, and features and
+    targets are standardised inside (`standardize`). A missing value is NaN. Columns of a frame that are not numbers are
+    encoded.
+
+    `fit` takes its rows as a table in no order: no member forgets. It goes through them `n_iter` times (`"auto"`: three
+    times up to 20,000 rows, once beyond), each pass for its share of the weight, so that every row counts once.
+    `partial_fit` takes a stream: members that forget are weighed against those that do not. `past` is `"none"` unless
+    given.
+
+    A linear model of one filter (`model="linear", learner="single"`) has `coef_`, `intercept_` and `coef_std_`, the
+    standard errors.
 
     >>> import numpy as np
     >>> from natkal.sklearn import KalmanRegressor

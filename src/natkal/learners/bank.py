@@ -13,14 +13,15 @@ from jax.scipy.special import logsumexp
 from natkal.compiling import jit_method
 from natkal.engine import Learner
 from natkal.engine.checks import as_precision
+from natkal.engine.joint import JointLaw
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
-from natkal.learners.members import Group, from_grid, from_learners
+from natkal.learners.members import Group, from_grid, from_learners, map_running
 from natkal.learners.mixing import equal_log_weights, mix, regret_bound
 from natkal.learners.mixture import Mixture, joined_laws, mixed_moments
 from natkal.learners.own_prediction import OwnPrediction
 from natkal.learners.predictive import Laws, Moments
-from natkal.learners.selection import Selection, SelectionState, is_running, revived
+from natkal.learners.selection import Selection, SelectionState, best_of, revived
 from natkal.typing import Array, Bool, Float, Int, Params
 
 DEAD_AFTER = 200
@@ -71,11 +72,9 @@ class BankInfo(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What one observation told of one member: its laws before it, and what became of the member."""
+    """What one observation told of one member: its prediction before it, and what became of the member."""
 
-    experts: Any
-    moments: Moments
-    log_prob: Float[Array, " v"]
+    prediction: Any
     observed: Bool[Array, ""]
     good: Bool[Array, ""]
     keep: Float[Array, ""]
@@ -151,68 +150,135 @@ class Bank:
     @jit_method
     def predict(self, state: BankState, inputs: Any) -> Mixture:
         """The mixture's predictive law of the next y for these inputs; learns nothing."""
-
-        def ask(learner: Learner, kept: Any, state: Any, noise: Any) -> tuple[Any, tuple[Any, Moments]]:
-            return kept, self._laws_of(learner.predict(state, inputs), noise)
-
-        parts = [self._each(state, index, ask, (), state.members[index]) for index in range(len(self.groups))]
-        experts, moments = zip(*(told for _, told in parts), strict=True)
-        return self._mixture(state, joined_laws(experts), _joined(moments))
+        asked = [self.ask(index, state, inputs) for index in range(len(self.groups))]
+        return self.mixture(state, asked)
 
     @jit_method
     def step(self, state: BankState, inputs: Any, target: Any) -> tuple[BankState, BankInfo]:
         """Predict, observe, learn: every member takes its own step, and the weights follow the members' likelihoods."""
         target = as_precision(state.log_weights.dtype, jnp.asarray(target))
+        rest = state._replace(members=())
+        members, told = [], []
+        for index, own in enumerate(state.members):
+            after, said = self.advance(index, self.revive(index, own, rest), rest, inputs, target)
+            members.append(after)
+            told.append(said)
+        learned, info = self.weigh(rest, told, target)
+        return learned._replace(members=tuple(members)), info
 
-        def advance(learner: Learner, kept: Any, noise: Any) -> tuple[Any, tuple[Told, Any]]:
+    def revive(self, index: int, states: Any, rest: BankState) -> Any:
+        """The states of a group's members before a step: those that start again or are dead are copies of the best."""
+        rows = self._rows()[index][1]
+        dead = self._dead(rest)[rows]
+        source = best_of(rest.log_weights[rows], self.running(rest)[rows] & ~dead)
+        if rest.selection is None:
+            return revived(states, dead, source)
+        running = rest.selection.running[index]
+        return revived(states, running.started | dead, jnp.where(jnp.any(running.started), running.source, source))
+
+    def advance(self, index: int, states: Any, rest: BankState, inputs: Any, target: Any) -> tuple[Any, Told]:
+        """The members of one group that run take their steps; `rest` is the bank's state without members.
+
+        A bad member becomes a copy of the best good one of the group; where none is good, all stay as they are.
+        """
+
+        def one(learner: Learner, kept: Any) -> tuple[Any, Told]:
             after, info = learner.step(kept, inputs, target)
-            experts, moments = self._laws_of(info.prediction, noise)
-            log_prob = jax.vmap(lambda law: self.laws.log_prob(law, target))(experts)
-            told = Told(
-                experts=experts,
-                moments=moments,
-                log_prob=jnp.where(info.observed, log_prob, 0.0),
+            return after, Told(
+                prediction=as_precision(rest.log_weights.dtype, self.laws.needed(info.prediction)),
                 observed=info.observed,
                 good=info.accepted & jnp.all(jnp.isfinite(info.prediction.mean)),
-                keep=getattr(info, "keep", jnp.ones_like(info.log_prob)),
+                keep=as_precision(rest.log_weights.dtype, getattr(info, "keep", jnp.ones_like(info.log_prob))),
                 reached=jnp.asarray(getattr(info, "reached", True)) | ~info.observed,
             )
-            return after, (told, self.laws.observe(noise, info.prediction, target))
 
-        parts = [self._each(state, index, advance, own) for index, own in enumerate(state.members)]
-        experts = joined_laws([told.experts for _, (told, _) in parts])
-        told, noise = _joined([(told._replace(experts=()), noise) for _, (told, noise) in parts])
-        running = self._running(state)
-        observed = jnp.any(told.observed)
-        mixture = self._mixture(state, experts, told.moments)
-        log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], told.log_prob, -jnp.inf), self.share)
+        group, rows = self._rows()[index]
+        if rest.selection is None:
+            after, told = group.map(one, states)
+            bad = ~told.good
+        else:
+            running = rest.selection.running[index]
+            after, told = group.map_running(one, running, states)
+            bad = running.mask() & ~told.good
+        return revived(after, bad & jnp.any(~bad), best_of(rest.log_weights[rows], ~bad)), told
+
+    def ask(self, index: int, state: BankState, inputs: Any) -> Any:
+        """The predictions of the members of one group that run."""
+
+        def one(learner: Learner, kept: Any, own: Any) -> tuple[Any, Any]:
+            return kept, as_precision(state.log_weights.dtype, self.laws.needed(learner.predict(own, inputs)))
+
+        return self._asked(state, index, one)
+
+    def _asked(self, state: BankState, index: int, one: Callable[..., Any]) -> Any:
+        """The second part of `one(learner, (), state)` for each member of a group that runs."""
+        group, own = self.groups[index], state.members[index]
+        if state.selection is None:
+            return group.map(lambda learner, own: one(learner, (), own)[1], own)
+        return group.map_running(one, state.selection.running[index], (), own)[1]
+
+    def weigh(self, state: BankState, told: Sequence[Told], target: Any) -> tuple[BankState, BankInfo]:
+        """The mixture of the members' predictions, and the weights after the observation; `state` without members."""
+
+        def judge(noise: Any, prediction: Any, observed: Array) -> tuple[Any, tuple[Any, Moments, Array]]:
+            experts, moments = self._laws_of(prediction, noise)
+            log_prob = jax.vmap(lambda law: self.laws.log_prob(law, target))(experts)
+            after = self.laws.observe(noise, prediction, target)
+            return after, (experts, moments, jnp.where(observed, log_prob, 0.0))
+
+        parts = [
+            self._each(state, index, judge, self._noise(state, index), said.prediction, said.observed)
+            for index, said in enumerate(told)
+        ]
+        experts = joined_laws([judged[0] for _, judged in parts])
+        noise, moments, log_probs = _joined([(after, judged[1], judged[2]) for after, judged in parts])
+        all_told = _joined([said._replace(prediction=()) for said in told])
+        running = self.running(state)
+        observed = jnp.any(all_told.observed)
+        mixture = self._mixture(state, experts, moments)
+        log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], log_probs, -jnp.inf), self.share)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
-        silent = jnp.where(running, jnp.where(told.reached, 0, state.silent + 1), state.silent)
-        bad = running & (~told.good | self._dead(silent, running))
+        dead = self._dead(state)
+        silent = jnp.where(dead, 0, state.silent)
+        silent = jnp.where(running, jnp.where(all_told.reached, 0, silent + 1), silent)
+        bad = running & ~all_told.good
         learned = BankState(
-            members=self._reseeded([after for after, _ in parts], log_weights, bad),
-            noise=jax.tree.map(lambda new, old: _where(running, new, old), noise, state.noise),
+            members=(),
+            noise=noise,
             log_weights=log_weights,
-            memory=jnp.where(observed & running, told.keep * state.memory + 1, state.memory),
-            prior_left=jnp.where(observed & running, told.keep * state.prior_left, state.prior_left),
-            reseeded=state.reseeded + jnp.sum(bad, dtype=jnp.int32),
-            silent=jnp.where(bad, 0, silent),
+            memory=jnp.where(observed & running, all_told.keep * state.memory + 1, state.memory),
+            prior_left=jnp.where(observed & running, all_told.keep * state.prior_left, state.prior_left),
+            reseeded=state.reseeded + jnp.sum(bad | dead, dtype=jnp.int32),
+            silent=silent,
             selection=state.selection,
         )
+        log_prob = jnp.where(observed, log_prob, 0.0)
         if self.selection is not None:
-            learned = self.selection.after(learned, told.log_prob, log_prob, observed, self.sizes)
+            learned = self.selection.after(learned, log_probs, log_prob, observed, self.sizes)
         weights = jnp.sum(mixture.weights, axis=1)
         return learned, BankInfo(
-            log_prob=jnp.where(observed, log_prob, 0.0),
+            log_prob=log_prob,
             prediction=mixture,
             observed=observed,
             accepted=~jnp.any(bad),
-            expert_log_prob=told.log_prob,
+            expert_log_prob=log_probs,
             surprise=jnp.where(observed, _surprise(mixture, value_of(self.outputs, target)), 0.0),
             memory=weights @ learned.memory,
             prior_left=weights @ learned.prior_left,
             reseeded=learned.reseeded,
         )
+
+    def mixture(self, state: BankState, predictions: Sequence[Any]) -> Mixture:
+        """The mixture of the predictions of each group's members, as `ask` gives them."""
+
+        def judge(kept: Any, prediction: Any, noise: Any) -> tuple[Any, tuple[Any, Moments]]:
+            return kept, self._laws_of(prediction, noise)
+
+        parts = [
+            self._each(state, index, judge, (), prediction, self._noise(state, index))[1]
+            for index, prediction in enumerate(predictions)
+        ]
+        return self._mixture(state, joined_laws([experts for experts, _ in parts]), _joined([m for _, m in parts]))
 
     def restart(self, state: BankState) -> BankState:
         """Every member at the start of a new sequence; all that was learned stays."""
@@ -227,7 +293,9 @@ class Bank:
 
         def ahead(learner: Learner, own: Any, noise: Any) -> tuple[Any, Moments]:
             predictions = learner.forecast(own, inputs, horizon, feed)
-            return jax.vmap(lambda one: self._laws_of(one, noise))(predictions)
+            return jax.vmap(lambda one, ahead: self._laws_of(self.laws.needed(one), noise, ahead))(
+                predictions, jnp.arange(horizon)
+            )
 
         parts = [
             group.map(ahead, own, jax.tree.map(lambda leaf, rows=rows: leaf[rows], state.noise))
@@ -264,6 +332,33 @@ class Bank:
         params = _joined([jax.vmap(lambda own: ravel_pytree(own)[0])(own.params) for own in state.members])
         apart = params - (weights @ params)[None]
         return jnp.einsum("m,mij->ij", weights, covs) + jnp.einsum("m,mi,mj->ij", weights, apart, apart)
+
+    def joint(self, state: BankState, inputs: Any) -> JointLaw:
+        """The joint law of the outputs of several arms: those of the members, by their weights."""
+
+        def one(learner: Any, kept: Any, own: Any) -> tuple[Any, JointLaw]:
+            return kept, learner.joint(own, inputs)
+
+        parts = [self._asked(state, index, one) for index in range(len(self.groups))]
+        laws = jax.tree.map(lambda leaf: leaf[:, 0], _joined(parts))
+        by_law = jnp.where(self.running(state)[:, None], state.log_weights, -jnp.inf)
+        weights = logsumexp(by_law, axis=1)
+        share = jnp.exp(by_law - jnp.where(jnp.isfinite(weights), weights, 0.0)[:, None])
+        # what a member knows is in units of the noise, where its laws learn that
+        unit = jnp.sum(share * self.laws.noise_variances(state.noise), axis=1)
+        return laws._replace(
+            log_weights=weights - logsumexp(weights),
+            cov=laws.cov * unit[:, None, None],
+            noise=laws.noise * unit[:, None],
+        )
+
+    def inflate(self, state: BankState, factor: Array) -> BankState:
+        """The state with every member's covariance times `factor`."""
+        members = tuple(
+            group.map(lambda learner, own: learner.inflate(own, factor), own)
+            for group, own in zip(self.groups, state.members, strict=True)
+        )
+        return state._replace(members=members)
 
     def best(self, state: BankState) -> tuple[Learner, Any]:
         """The member with the largest weight, as a learner of its own, and its state."""
@@ -325,30 +420,33 @@ class Bank:
         ends = np.cumsum(self.sizes).tolist()
         return [(group, slice(end - group.size, end)) for group, end in zip(self.groups, ends, strict=True)]
 
-    def _each(self, state: BankState, index: int, function: Callable[..., Any], kept: Any, *stacked: Any) -> Any:
-        """`function(learner, kept, *stacked, noise)` of each member of a group that runs."""
-        group, rows = self._rows()[index]
-        noise = jax.tree.map(lambda leaf: leaf[rows], state.noise)
-        if state.selection is None:
-            return group.map(function, kept, *stacked, noise)
-        return group.map_running(function, state.selection.running[index], kept, *stacked, noise)
+    def _noise(self, state: BankState, index: int) -> Any:
+        """What the predictive laws have learned beside the members of one group."""
+        rows = self._rows()[index][1]
+        return jax.tree.map(lambda leaf: leaf[rows], state.noise)
 
-    def _running(self, state: BankState) -> Bool[Array, " m"]:
+    def _each(self, state: BankState, index: int, function: Callable[..., Any], kept: Any, *stacked: Any) -> Any:
+        """`function(kept, *parts) -> (kept, told)` of each member of a group that runs."""
+        if state.selection is not None:
+            return map_running(function, state.selection.running[index], kept, *stacked)
+        return jax.vmap(function)(kept, *stacked)
+
+    def running(self, state: BankState) -> Bool[Array, " m"]:
         """Which members run."""
         if state.selection is None:
             return jnp.ones(self.size, bool)
-        return jnp.concatenate([is_running(running) for running in state.selection.running])
+        return jnp.concatenate([running.mask() for running in state.selection.running])
 
-    def _laws_of(self, prediction: Any, noise: Any) -> tuple[Any, Moments]:
-        experts = self.laws.laws(noise, prediction)
+    def _laws_of(self, prediction: Any, noise: Any, ahead: Any = 0) -> tuple[Any, Moments]:
+        experts = self.laws.laws(noise, prediction, ahead)
         return experts, jax.vmap(self.laws.moments)(experts)
 
     def _mixture(self, state: BankState, experts: Any, moments: Moments) -> Mixture:
-        running = self._running(state)
-        weights = jnp.exp(state.log_weights)
-        if state.selection is not None:
-            weights = jnp.where(running[:, None], weights, 0.0)
-            weights = weights / jnp.sum(weights)
+        # a member that is not finite does not count until it is reseeded
+        usable = self.running(state) & jnp.all(jnp.isfinite(moments.mean), axis=(1, 2))
+        usable = jnp.where(jnp.any(usable), usable, self.running(state))
+        weights = jnp.where(usable[:, None], jnp.exp(state.log_weights), 0.0)
+        weights = weights / jnp.sum(weights)
         together = mixed_moments(weights, moments)
         return Mixture(
             mean=together.mean,
@@ -359,19 +457,12 @@ class Bank:
             family=self.outputs.unweighted,
         )
 
-    def _dead(self, silent: Int[Array, " m"], running: Bool[Array, " m"]) -> Bool[Array, " m"]:
+    def _dead(self, state: BankState) -> Bool[Array, " m"]:
         """Members that have stopped learning while another one of their group, whose copy they become, still learns."""
+        running, silent = self.running(state), state.silent
         alive = [jnp.any(running[rows] & (silent[rows] < DEAD_AFTER)) for _, rows in self._rows()]
-        return (silent >= DEAD_AFTER) & jnp.repeat(
-            jnp.stack(alive), np.array(self.sizes), total_repeat_length=self.size
-        )
-
-    def _reseeded(self, members: Sequence[Any], log_weights: Array, bad: Bool[Array, " m"]) -> tuple[Any, ...]:
-        """Bad members become copies of the best good one of their group; where none is good, all stay as they are."""
-        return tuple(
-            revived(own, bad[rows] & jnp.any(~bad[rows]), log_weights[rows], ~bad[rows])
-            for (_, rows), own in zip(self._rows(), members, strict=True)
-        )
+        alike = [jnp.broadcast_to(one, (size,)) for one, size in zip(alive, self.sizes, strict=True)]
+        return running & (silent >= DEAD_AFTER) & jnp.concatenate(alike)
 
 
 def _families(groups: Sequence[Group]) -> list[Family]:
@@ -432,10 +523,6 @@ def bank(
 
 def _joined(parts: Sequence[Any]) -> Any:
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
-
-
-def _where(condition: Bool[Array, " m"], new: Array, old: Array) -> Array:
-    return jnp.where(condition.reshape(condition.shape + (1,) * (new.ndim - 1)), new, old)
 
 
 def value_of(family: Family, target: Array) -> Array:

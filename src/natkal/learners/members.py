@@ -12,14 +12,54 @@ import numpy as np
 
 from natkal.engine import KalmanLearner, Learner
 from natkal.engine.rates import Fading
-from natkal.typing import Array, Int, Params
+from natkal.typing import Array, Bool, Int, Params
 
 
 class RunningMembers(NamedTuple):
-    """Which members of a group run: the first `running` of `order`."""
+    """Which members of a group run: the first `running` of `order`.
+
+    Those in `started` begin to run with the next observation as copies of the member `source`.
+    """
 
     order: Int[Array, " m"]
     running: Int[Array, ""]
+    started: Bool[Array, " m"]
+    source: Int[Array, ""]
+
+    def mask(self) -> Bool[Array, " m"]:
+        """For each member, whether it runs."""
+        members = jnp.arange(len(self.order), dtype=jnp.int32)
+        return jnp.any((self.order[None] == members[:, None]) & (members < self.running)[None], axis=1)
+
+
+def entry(leaf: Array, place: Array) -> Array:
+    """`leaf[place]` for a place that is not negative, in one operation."""
+    return jax.lax.dynamic_index_in_dim(leaf, place, keepdims=False, allow_negative_indices=False)
+
+
+def with_entry(leaf: Array, place: Array, value: Array) -> Array:
+    """`leaf.at[place].set(value)` for a place that is not negative, in one operation."""
+    return jax.lax.dynamic_update_index_in_dim(leaf, value, place, 0, allow_negative_indices=False)
+
+
+def map_running(function: Callable[..., Any], running: RunningMembers, kept: Any, *stacked: Any) -> Any:
+    """`function(kept, *parts) -> (kept, told)` for the members that run, one after the other.
+
+    A loop whose length is data: a member that does not run costs nothing, keeps its part and tells zeros, and starting
+    or stopping one compiles nothing.
+    """
+
+    def one(member: Array, kept: Any) -> Any:
+        return function(*jax.tree.map(lambda leaf: entry(leaf, member), (kept, *stacked)))
+
+    shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32), kept)[1]
+    silent = jax.tree.map(lambda leaf: jnp.zeros((len(running.order), *leaf.shape), leaf.dtype), shapes)
+
+    def body(turn: Array, carried: Any) -> Any:
+        member = entry(running.order, turn)
+        return jax.tree.map(lambda whole, part: with_entry(whole, member, part), carried, one(member, carried[0]))
+
+    return jax.lax.fori_loop(0, running.running, body, (kept, silent))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,7 +78,8 @@ class Group:
     @functools.cached_property
     def first(self) -> Learner:
         """The first member, for what all of them share."""
-        return self.learner(0)
+        with jax.ensure_compile_time_eval():  # also when first asked for inside a program
+            return self.learner(0)
 
     def learner(self, member: int) -> Learner:
         """One of them, by itself."""
@@ -52,25 +93,11 @@ class Group:
         """`function(learner, *parts)` for every member, with its own part of each stacked pytree."""
         return jax.vmap(lambda value, *parts: function(self.make(value), *parts))(self.values, *stacked)
 
-    def map_running(self, function: Callable[..., Any], running: "RunningMembers", kept: Any, *stacked: Any) -> Any:
-        """`function(learner, kept, *parts) -> (kept, told)` for the members that run, one after the other.
-
-        A loop whose length is data: a member that does not run costs nothing, keeps its state and tells zeros, and
-        starting or stopping one compiles nothing.
-        """
-
-        def one(member: Array, states: Any) -> Any:
-            own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[member], (self.values, states, *stacked))
-            return function(self.make(own[0]), *own[1:])
-
-        shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32), kept)[1]
-        silent = jax.tree.map(lambda leaf: jnp.zeros((self.size, *leaf.shape), leaf.dtype), shapes)
-
-        def body(turn: Array, carried: Any) -> Any:
-            member = running.order[turn]
-            return jax.tree.map(lambda whole, part: whole.at[member].set(part), carried, one(member, carried[0]))
-
-        return jax.lax.fori_loop(0, running.running, body, (kept, silent))
+    def map_running(self, function: Callable[..., Any], running: RunningMembers, kept: Any, *stacked: Any) -> Any:
+        """`function(learner, kept, *parts) -> (kept, told)` for the members that run (see above)."""
+        values = jax.tree.map(jnp.asarray, self.values)
+        call = lambda kept, value, *parts: function(self.make(value), kept, *parts)  # noqa: E731
+        return map_running(call, running, kept, values, *stacked)
 
     def take(self, members: Sequence[int]) -> "Group":
         """Some of the members."""

@@ -3,8 +3,6 @@
 import dataclasses
 from typing import Any
 
-import jax
-
 from natkal.families.base import Event
 from natkal.learners.predictive import Moments, OwnLaw, PlugIn
 from natkal.typing import Array, Float
@@ -14,11 +12,9 @@ from natkal.typing import Array, Float
 class OwnPrediction(PlugIn):
     """The member's own law and no other. A prediction without natural parameters is kept whole and asked itself."""
 
-    def laws(self, memory: tuple[()], prediction: Any) -> Any:
-        """One."""
-        if hasattr(prediction, "natural"):
-            return super().laws(memory, prediction)
-        return jax.tree.map(lambda leaf: leaf[None], prediction)
+    def needed(self, prediction: Any) -> Any:
+        """Natural parameters and moments, or all of it."""
+        return super().needed(prediction) if hasattr(prediction, "natural") else prediction
 
     def log_prob(self, law: Any, y: Event) -> Float[Array, ""]:
         """The prediction's."""

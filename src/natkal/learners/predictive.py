@@ -11,7 +11,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from natkal import linalg
-from natkal.engine.distributions import count_cdf, gamma_cdf, matched_cdf, student_cdf
+from natkal.engine.distributions import count_cdf, gamma_cdf, matched_cdf, student_cdf, student_quantile
 from natkal.engine.prediction import FilterPrediction
 from natkal.families import (
     Bernoulli,
@@ -68,11 +68,15 @@ class Laws(Protocol):
         """The memory before any observation."""
         ...
 
-    def laws(self, memory: Any, prediction: FilterPrediction) -> Any:
-        """All laws, along a leading axis."""
+    def needed(self, prediction: Any) -> Any:
+        """The prediction without what the laws do not look at."""
         ...
 
-    def observe(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
+    def laws(self, memory: Any, prediction: Any, ahead: Any = 0) -> Any:
+        """All laws, along a leading axis; `ahead` is how many observations lie between now and the predicted one."""
+        ...
+
+    def observe(self, memory: Any, prediction: Any, y: Event) -> Any:
         """The memory after y."""
         ...
 
@@ -96,6 +100,18 @@ class Laws(Protocol):
         """The law of `location + scale y` where this one is the law of y."""
         ...
 
+    def units(self, memory: Any, dtype: Any) -> Float[Array, " v"]:
+        """For each law, the unit that the filter's parameters deviate in: that of the noise where it is learned."""
+        ...
+
+    def along(self, memory: Any, prediction: Any, y: Event) -> Any:
+        """The memory after a y that was drawn and not observed: a level follows it, and nothing is learned."""
+        ...
+
+    def noise_variances(self, memory: Any) -> Any:
+        """The noise variance of each law, in units of the filter's own; memories may be stacked along a first axis."""
+        ...
+
 
 class _Plain:
     """Laws of observations without a weight."""
@@ -105,21 +121,39 @@ class _Plain:
         """Themselves."""
         return self
 
+    def needed(self, prediction: Any) -> Any:
+        """All of it."""
+        return prediction
+
+    def noise_variances(self, memory: Any) -> Any:
+        """The filter's own."""
+        return 1.0
+
 
 class _Memoryless(_Plain):
     """Laws that learn nothing of their own, of targets that are not rescaled."""
+
+    count: Any
 
     def start(self, dtype: Any) -> tuple[()]:
         """Nothing."""
         return ()
 
-    def observe(self, memory: tuple[()], prediction: FilterPrediction, y: Event) -> tuple[()]:
+    def observe(self, memory: tuple[()], prediction: Any, y: Event) -> tuple[()]:
         """Nothing to learn."""
         return memory
 
     def rescaled(self, law: Any, location: Array, scale: Array) -> Any:
         """The law itself: classes have no units."""
         return law
+
+    def units(self, memory: tuple[()], dtype: Any) -> Float[Array, " v"]:
+        """The parameters' own."""
+        return jnp.ones(self.count, dtype)
+
+    def along(self, memory: tuple[()], prediction: Any, y: Event) -> tuple[()]:
+        """Nothing to follow."""
+        return memory
 
 
 class OwnLaw(NamedTuple):
@@ -136,13 +170,16 @@ class PlugIn(_Memoryless):
     family: Family
     count = 1
 
-    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> OwnLaw:
-        """One."""
+    def needed(self, prediction: Any) -> Any:
+        """Natural parameters and moments."""
         cov = None if self.family.support == "classes" else prediction.cov
         if cov is None and self.family.support != "classes":
             cov = self.family.cov(prediction.natural)
-        law = OwnLaw(natural=prediction.natural, moments=Moments(mean=prediction.mean, cov=cov))
-        return jax.tree.map(lambda leaf: leaf[None], law)
+        return OwnLaw(natural=prediction.natural, moments=Moments(mean=prediction.mean, cov=cov))
+
+    def laws(self, memory: tuple[()], prediction: Any, ahead: Any = 0) -> Any:
+        """One."""
+        return jax.tree.map(lambda leaf: leaf[None], prediction)
 
     def log_prob(self, law: OwnLaw, y: Event) -> Float[Array, ""]:
         """The family's."""
@@ -176,9 +213,13 @@ class Tempered(_Memoryless):
         """One for each temperature."""
         return len(self.temperatures)
 
-    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> Float[Array, "v k"]:
+    def needed(self, prediction: FilterPrediction) -> Float[Array, " k"]:
+        """nu."""
+        return prediction.natural
+
+    def laws(self, memory: tuple[()], prediction: Float[Array, " k"], ahead: Any = 0) -> Float[Array, "v k"]:
         """nu / T."""
-        return prediction.natural[None] / jnp.asarray(self.temperatures, prediction.natural.dtype)[:, None]
+        return prediction[None] / jnp.asarray(self.temperatures, prediction.dtype)[:, None]
 
     def log_prob(self, law: Float[Array, " k"], y: Event) -> Float[Array, ""]:
         """The family's."""
@@ -219,12 +260,14 @@ class SameMean(_Memoryless):
         """One for each dispersion."""
         return len(self.dispersions)
 
-    def laws(self, memory: tuple[()], prediction: FilterPrediction) -> Spread:
+    def needed(self, prediction: FilterPrediction) -> Float[Array, " k"]:
+        """The mean."""
+        return prediction.mean
+
+    def laws(self, memory: tuple[()], prediction: Float[Array, " k"], ahead: Any = 0) -> Spread:
         """The member's mean, each dispersion."""
-        dispersions = jnp.asarray(self.dispersions, prediction.mean.dtype)
-        return Spread(
-            mean=jnp.broadcast_to(prediction.mean, (self.count, *prediction.mean.shape)), dispersion=dispersions
-        )
+        dispersions = jnp.asarray(self.dispersions, prediction.dtype)
+        return Spread(mean=jnp.broadcast_to(prediction, (self.count, *prediction.shape)), dispersion=dispersions)
 
     def log_prob(self, law: Spread, y: Event) -> Float[Array, ""]:
         """That of the law of this dispersion; the limiting law where it is infinite."""
@@ -303,25 +346,35 @@ class Student(_Plain):
             squares=jnp.ones(shape, dtype),
         )
 
-    def laws(self, memory: Noise, prediction: FilterPrediction) -> StudentLaw:
-        """Each rate's mean with each memory's noise, at each width."""
+    def needed(self, prediction: FilterPrediction) -> Moments:
+        """Mean and covariance."""
+        return Moments(prediction.mean, prediction.cov)
+
+    def laws(self, memory: Noise, prediction: Moments, ahead: Any = 0) -> StudentLaw:
+        """Each rate's mean with each memory's noise, at each width.
+
+        A level that follows at rate a moves by a e with each observation: `ahead` of them add `ahead` a^2 to the
+        variance, in units of the noise.
+        """
         assert prediction.cov is not None
         shape = (len(self.rates), len(self.memories), len(self.widths))
         size = len(prediction.mean)
-        scale = jnp.sqrt(memory.squares / memory.heard[None])
-        widths = jnp.asarray(self.widths, scale.dtype)
         means = prediction.mean[None] + memory.level
         # by memory alone: the logarithm of the gamma function costs more than all the rest of a law
         factors = _log_factors(memory.heard, size)
+        covs = jnp.broadcast_to(prediction.cov, (len(self.rates), size, size))
+        if not isinstance(ahead, int) or ahead:
+            wandered = jnp.asarray(ahead, covs.dtype) * jnp.square(jnp.asarray(self.rates, covs.dtype))
+            covs = covs + wandered[:, None, None] * jnp.eye(size, dtype=covs.dtype)[None]
         return StudentLaw(
             mean=jnp.broadcast_to(means[:, None, None], (*shape, size)).reshape(-1, size),
-            cov=jnp.broadcast_to(prediction.cov, (self.count, size, size)),
-            width=(scale[:, :, None] * widths[None, None]).ravel(),
+            cov=jnp.broadcast_to(covs[:, None, None], (*shape, size, size)).reshape(-1, size, size),
+            width=self.units(memory, prediction.mean.dtype),
             freedom=jnp.broadcast_to(memory.heard[None, :, None], shape).ravel(),
             log_factors=jnp.broadcast_to(factors[None, :, None], (*shape, size + 1)).reshape(-1, size + 1),
         )
 
-    def observe(self, memory: Noise, prediction: FilterPrediction, y: Event) -> Noise:
+    def observe(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
         """n <- d n + 1, sum <- d sum + e' Q^-1 e / k, level <- level + a e; what is missing says nothing."""
         assert prediction.cov is not None
         residual, cov, present = _present(prediction.mean, prediction.cov, y)
@@ -340,6 +393,20 @@ class Student(_Plain):
         )
         told = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
         return jax.tree.map(lambda new, old: jnp.where(told, new, old), after, memory)
+
+    def units(self, memory: Noise, dtype: Any) -> Float[Array, " v"]:
+        """The deviation of the noise, at each width."""
+        scale = jnp.sqrt(memory.squares / memory.heard[None]).astype(dtype)
+        return (scale[:, :, None] * jnp.asarray(self.widths, dtype)[None, None]).ravel()
+
+    def along(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
+        """The levels follow; the size of the noise stays."""
+        return memory._replace(level=self.observe(memory, prediction, y).level)
+
+    def noise_variances(self, memory: Noise) -> Float[Array, "*m v"]:
+        """Sum / n, the same for each width."""
+        variances = memory.squares / memory.heard[..., None, :]
+        return jnp.repeat(variances.reshape(*variances.shape[:-2], -1), len(self.widths), axis=-1)
 
     def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
         """Log t of the entries that are there."""
@@ -369,12 +436,15 @@ class Student(_Plain):
         return student_cdf(standard, law.freedom)
 
     def sample(self, law: StudentLaw, key: Array) -> Array:
-        """A normal draw over the root of a chi-squared one."""
+        """A normal draw over the root of a chi-squared one; of one entry, the quantile of a uniform draw."""
+        if self.entries == 1:
+            normal = jax.random.normal(key, law.mean.shape, law.mean.dtype)
+            drawn = law.mean + law.width * jnp.sqrt(law.cov[0]) * student_quantile(normal, law.freedom)
+            return drawn[0]
         noise_key, width_key = jax.random.split(key)
         noise = linalg.cholesky(law.cov).triangle() @ jax.random.normal(noise_key, law.mean.shape, law.mean.dtype)
         chi = 2 * jax.random.gamma(width_key, law.freedom / 2, dtype=law.mean.dtype) / law.freedom
-        drawn = law.mean + law.width * noise / jnp.sqrt(chi)
-        return drawn[0] if self.entries == 1 else drawn
+        return law.mean + law.width * noise / jnp.sqrt(chi)
 
     def rescaled(self, law: StudentLaw, location: Array, scale: Array) -> StudentLaw:
         """Mean and scale matrix in other units, entry by entry."""
@@ -416,13 +486,21 @@ class Counted:
         """The same memory."""
         return self.inner.start(dtype)
 
-    def laws(self, memory: Any, prediction: FilterPrediction) -> Any:
-        """The same laws."""
-        return self.inner.laws(memory, prediction)
+    def needed(self, prediction: Any) -> Any:
+        """The same."""
+        return self.inner.needed(prediction)
 
-    def observe(self, memory: Any, prediction: FilterPrediction, y: Event) -> Any:
+    def laws(self, memory: Any, prediction: Any, ahead: Any = 0) -> Any:
+        """The same laws."""
+        return self.inner.laws(memory, prediction, ahead)
+
+    def observe(self, memory: Any, prediction: Any, y: Event) -> Any:
         """The noise of y, whatever it counts for; nothing where it counts for nothing."""
         return self.inner.observe(memory, prediction, jnp.where(y[1] > 0, y[0], jnp.nan))
+
+    def noise_variances(self, memory: Any) -> Any:
+        """The inner laws'."""
+        return self.inner.noise_variances(memory)
 
     def log_prob(self, law: Any, y: Event) -> Float[Array, ""]:
         """w log p(y)."""
@@ -444,6 +522,14 @@ class Counted:
     def rescaled(self, law: Any, location: Array, scale: Array) -> Any:
         """As the inner laws do."""
         return self.inner.rescaled(law, location, scale)
+
+    def units(self, memory: Any, dtype: Any) -> Float[Array, " v"]:
+        """As the inner laws do."""
+        return self.inner.units(memory, dtype)
+
+    def along(self, memory: Any, prediction: Any, y: Event) -> Any:
+        """As the inner laws do, of y alone."""
+        return self.inner.along(memory, prediction, y[0])
 
 
 def _present(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:

@@ -9,11 +9,13 @@ import numpy as np
 
 from natkal.compiling import jit_method
 from natkal.engine.checks import as_precision
+from natkal.engine.joint import JointLaw
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
 from natkal.learners import scales
 from natkal.learners.bank import Bank, BankInfo, BankState, value_of
 from natkal.learners.mixture import Mixture
+from natkal.learners.paths import ROUNDS, Inputs, Units, draw_paths
 from natkal.learners.scales import FIRST_ROWS, Scale
 from natkal.typing import Array, Params
 
@@ -29,10 +31,18 @@ class ScaledState(NamedTuple):
     first_inputs: Any
     first_targets: Any
     rows: Array
-    bank: BankState
+    bank: Any  # BankState, or () while only the scales are at work
 
     def __repr__(self) -> str:
         return f"ScaledState(rows={self.rows}, bank={self.bank!r})"
+
+
+class Standard(NamedTuple):
+    """A row as the bank sees it, and the units of its target: location and scale, None where it has none."""
+
+    inputs: Any
+    target: Any
+    units: tuple[Array, Array] | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,7 +53,8 @@ class Scaled:
     earlier rows. Before `FIRST_ROWS` targets are known there is no scale to learn in: those rows are predicted by
     their centre so far, kept, and then learned together. Predictions and log probabilities are in the user's units.
     `example` is one row of inputs, for its shapes; `scaled` says which leaves (or entries) of it are to be scaled.
-    `spread` is what the user expects of the deviation of a target before any is seen.
+    `spread` is what the user expects of the deviation of a target before any is seen. `alike`, where given, says for
+    each entry of a leaf which entry's scale it takes: quantities of one unit stay comparable.
     """
 
     bank: Bank
@@ -51,6 +62,7 @@ class Scaled:
     outputs: Family
     scaled: Any
     spread: Any
+    alike: Any = None
 
     def __repr__(self) -> str:
         return f"Scaled({self.bank!r})"
@@ -69,7 +81,7 @@ class Scaled:
             ),
             targets=scales.start(shape, dtype) if self._has_units else None,
             first_inputs=jax.tree.map(kept, self.example),
-            first_targets=jnp.full((FIRST_ROWS, *self.outputs.event_shape), jnp.nan, dtype) if self._warms_up else None,
+            first_targets=jnp.full((FIRST_ROWS, *self.outputs.event_shape), jnp.nan, dtype) if self.warms_up else None,
             rows=jnp.zeros((), jnp.int32),
             bank=bank,
         )
@@ -77,92 +89,148 @@ class Scaled:
     @jit_method
     def predict(self, state: ScaledState, inputs: Any) -> Mixture:
         """The predictive law of the next y for these inputs; learns nothing."""
-        inputs = as_precision(state.bank.log_weights.dtype, inputs)
-        seen = self._seen(state, inputs)
-        return self._in_users_units(state, self.bank.predict(state.bank, self._standardised(seen, inputs)))
+        asked = self.standardise_only(state, as_precision(state.bank.log_weights.dtype, inputs))
+        return self.in_users_units(self.bank.predict(state.bank, asked.inputs), asked.units)
 
     @jit_method
     def step(self, state: ScaledState, inputs: Any, target: Any) -> tuple[ScaledState, BankInfo]:
         """Predict, observe, learn. A NaN target is only predicted."""
         inputs, target = as_precision(state.bank.log_weights.dtype, (inputs, jnp.asarray(target)))
-        y = as_float(value_of(self.outputs, target), state.bank.log_weights.dtype)
+        after, now = self.standardise(state._replace(bank=()), inputs, target)
+        if not self.warms_up:
+            bank, info = self.bank.step(state.bank, now.inputs, now.target)
+            return after._replace(bank=bank), self._told(now, info, target)
+        # the first rows are predicted only; with the last of them all are learned, in the scales they made together
+        replayed = jnp.where((after.rows == FIRST_ROWS) & (state.rows < FIRST_ROWS), FIRST_ROWS, 0)
+
+        def learn(turn: Array, carried: tuple[BankState, BankInfo]) -> tuple[BankState, BankInfo]:
+            bank, info = carried
+            kept = jax.tree.map(lambda leaf: leaf[jnp.maximum(turn - 1, 0)], (after.first_inputs, after.first_targets))
+            again = self.standardise_again(after, *kept)
+            row = jax.tree.map(
+                lambda present, old: jnp.where(turn == 0, present, old),
+                (now.inputs, now.target),
+                (again.inputs, again.target),
+            )
+            bank, told = self.bank.step(bank, *row)
+            return bank, jax.tree.map(lambda new, old: jnp.where(turn == 0, new, old), told, info)
+
+        shapes = jax.eval_shape(self.bank.step, state.bank, now.inputs, now.target)[1]
+        silent = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        bank, info = jax.lax.fori_loop(0, 1 + replayed, learn, (state.bank, silent))
+        return after._replace(bank=bank), self._told(now, info, target)
+
+    def standardise(self, state: ScaledState, inputs: Any, target: Array) -> tuple[ScaledState, "Standard"]:
+        """The scales after a row, and the row as the bank sees it: inputs scaled by all rows up to this one, a real
+        target by the earlier ones and NaN among the first rows. `state` without the bank's.
+        """
+        dtype = target.dtype
+        y = as_float(value_of(self.outputs, target), dtype)
         # a row without a target is no first row of a real target: it is predicted and not kept
-        counted = ~jnp.all(jnp.isnan(y)) if self._warms_up else jnp.ones((), bool)
+        counted = ~jnp.all(jnp.isnan(y)) if self.warms_up else jnp.ones((), bool)
         rows = state.rows + counted
         slot = jnp.minimum(state.rows, FIRST_ROWS - 1)
-        warming = state.rows < FIRST_ROWS
-        kept_now = warming & counted
+        kept_now = (state.rows < FIRST_ROWS) & counted
         first_inputs = jax.tree.map(
             lambda kept, leaf: jnp.where(kept_now, kept.at[slot].set(leaf), kept), state.first_inputs, inputs
         )
-        seen = self._seen(state, inputs)
         full = (rows == FIRST_ROWS) & kept_now
+        seen = self._seen(state, inputs)
         seen = jax.lax.cond(full, lambda: self._settled(seen, first_inputs), lambda: seen)
         scaled = self._standardised(seen, inputs)
         if not self._has_units:
-            bank, info = self.bank.step(state.bank, scaled, target)
-            return ScaledState(seen, None, first_inputs, None, rows, bank), info
+            return ScaledState(seen, None, first_inputs, None, rows, ()), Standard(scaled, target, None)
         weighted = self.outputs.unweighted is not self.outputs
         seen_y = jnp.where(target[1] > 0, y, jnp.nan) if weighted else y
         assert state.targets is not None
         targets = scales.observe(state.targets, seen_y)
-        if not self._warms_up:
-            location, scale = self.target_units(state)
-            bank, info = self.bank.step(state.bank, scaled, self._target(target, (y - location) / scale))
-            info = self._told(state, info, y)
-            return ScaledState(seen, targets, first_inputs, None, rows, bank), info
-        first_targets = jnp.where(
-            kept_now,
-            state.first_targets.at[slot].set(jnp.reshape(target, state.first_targets.shape[1:]).astype(y.dtype)),
-            state.first_targets,
-        )
-        targets = jax.lax.cond(
-            full, lambda: scales.settle(targets, first_targets[:, 0] if weighted else first_targets), lambda: targets
-        )
-        # the first rows are predicted only; with the last of them all are learned, in the scales they made together
-        replayed = jnp.where(full, FIRST_ROWS, 0)
-        after = ScaledState(seen, targets, first_inputs, first_targets, rows, state.bank)
-        location, scale = self.target_units(after)
-        own_location, own_scale = self.target_units(state)
-        now = self._target(target, jnp.where(warming, jnp.nan, (y - own_location) / own_scale))
+        units = self.target_units(state)
+        standard = (y - units[0]) / units[1]
+        first_targets = None
+        if self.warms_up:
+            standard = jnp.where(state.rows < FIRST_ROWS, jnp.nan, standard)
+            first_targets = jnp.where(
+                kept_now,
+                state.first_targets.at[slot].set(jnp.reshape(target, state.first_targets.shape[1:])),
+                state.first_targets,
+            )
+            first = first_targets[:, 0] if weighted else first_targets
+            targets = jax.lax.cond(full, lambda: scales.settle(targets, first), lambda: targets)
+        after = ScaledState(seen, targets, first_inputs, first_targets, rows, ())
+        return after, Standard(scaled, self._target(target, standard), units)
 
-        def learn(turn: Array, carried: tuple[BankState, BankInfo]) -> tuple[BankState, BankInfo]:
-            bank, info = carried
-            kept = jax.tree.map(lambda leaf: leaf[jnp.maximum(turn - 1, 0)], (first_inputs, first_targets))
-            old = self._target(kept[1], (value_of(self.outputs, kept[1]) - location) / scale)
-            again = (self._standardised(seen, kept[0]), old)
-            row = jax.tree.map(lambda present, old: jnp.where(turn == 0, present, old), (scaled, now), again)
-            bank, told = self.bank.step(bank, *row)
-            return bank, jax.tree.map(lambda new, old: jnp.where(turn == 0, new, old), told, info)
+    def standardise_again(self, state: ScaledState, inputs: Any, target: Array) -> "Standard":
+        """A row in the scales as they are, which it does not change."""
+        scaled = self._standardised(state.inputs, inputs)
+        if not self._has_units:
+            return Standard(scaled, target, None)
+        units = self.target_units(state)
+        return Standard(scaled, self._target(target, (value_of(self.outputs, target) - units[0]) / units[1]), units)
 
-        shapes = jax.eval_shape(self.bank.step, state.bank, scaled, now)[1]
-        silent = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        bank, info = jax.lax.fori_loop(0, 1 + replayed, learn, (state.bank, silent))
-        return after._replace(bank=bank), self._told(state, info, y)
+    def standardise_only(self, state: ScaledState, inputs: Any) -> "Standard":
+        """A row to be predicted: scaled as if it were counted, and not counted; without a target."""
+        units = self.target_units(state) if self._has_units else None
+        return Standard(self._standardised(self._seen(state, inputs), inputs), None, units)
+
+    def with_scales(self, state: ScaledState, inputs: Any, targets: np.ndarray) -> ScaledState:
+        """A state whose scales are those of all rows of a table (a leading axis), which is known beforehand.
+
+        There are no first rows to wait for, and the coordinates in which the members learn hardly move.
+        """
+        dtype = state.bank.log_weights.dtype
+
+        def fitting(found: scales.Scale) -> scales.Scale:
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), found)
+
+        return state._replace(
+            inputs=self._by_leaf(lambda own, leaf: fitting(scales.of_table(leaf)), state.inputs, inputs),
+            targets=None if state.targets is None else fitting(scales.of_table(targets)),
+            rows=jnp.full_like(state.rows, FIRST_ROWS),
+        )
 
     def restart(self, state: ScaledState) -> ScaledState:
         """The start of a new sequence; all that was learned stays."""
         return state._replace(bank=self.bank.restart(state.bank))
 
     def forecast(self, state: ScaledState, inputs: Any, horizon: int, feed: Feed | None = None) -> Mixture:
-        """The next `horizon` observations in the user's units; `feed` takes and gives the user's units too."""
+        """The next `horizon` observations in the user's units; `feed` takes and gives the user's units too.
+
+        All steps are seen in the scales of the first one, as in `paths`.
+        """
+        inputs = as_precision(state.bank.log_weights.dtype, jax.tree.map(jnp.asarray, inputs))
+        first = inputs if feed is not None else jax.tree.map(lambda leaf: leaf[0], inputs)
+        seen = self._seen(state, first)
 
         def standard_feed(mean: Array) -> Any:
             assert feed is not None
             if not self._has_units:
-                return self._standardised(state.inputs, feed(mean))
+                return self._standardised(seen, feed(mean))
             location, scale = self.target_units(state)
             y = location + scale * jnp.reshape(mean, location.shape)
-            return self._standardised(state.inputs, feed(jnp.reshape(y, (-1,))))
+            return self._standardised(seen, feed(jnp.reshape(y, (-1,))))
 
         if feed is None:
-            scaled = jax.vmap(lambda row: self._standardised(state.inputs, row))(inputs)
+            scaled = jax.vmap(lambda row: self._standardised(seen, row))(inputs)
             prediction = self.bank.forecast(state.bank, scaled, horizon)
         else:
-            prediction = self.bank.forecast(
-                state.bank, self._standardised(state.inputs, inputs), horizon, standard_feed
-            )
-        return jax.vmap(lambda one: self._in_users_units(state, one))(prediction)
+            prediction = self.bank.forecast(state.bank, self._standardised(seen, inputs), horizon, standard_feed)
+        units = self.target_units(state) if self._has_units else None
+        return jax.vmap(lambda one: self.in_users_units(one, units))(prediction)
+
+    def paths(self, state: ScaledState, key: Array, inputs: Inputs, horizon: int, rounds: int = ROUNDS) -> Array:
+        """Draws of the next `horizon` observations, (paths, horizon, *event); `inputs` speaks the user's units.
+
+        All steps are seen in the scales of the first one. These hold one input more than `state` does, as they do in
+        every prediction: past targets and targets are then centred alike, and no bias adds up from step to step.
+        """
+        dtype = state.bank.log_weights.dtype
+        seen = self._seen(state, as_precision(dtype, inputs.at(inputs.start(key), jnp.zeros((), jnp.int32))))
+
+        def at(memory: Any, step: Array) -> Any:
+            return self._standardised(seen, as_precision(dtype, inputs.at(memory, step)))
+
+        units = Units(*self.target_units(state)) if self._has_units else None
+        return draw_paths(self.bank, state.bank, key, inputs._replace(at=at), horizon, units, rounds)
 
     def sample(self, state: ScaledState, key: Array) -> Params:
         """Parameters of a member, of a model that sees standardised data."""
@@ -171,6 +239,27 @@ class Scaled:
     def covariance(self, state: ScaledState) -> Array:
         """That of the parameters of a model that sees standardised data."""
         return self.bank.covariance(state.bank)
+
+    def joint(self, state: ScaledState, inputs: Any) -> JointLaw:
+        """The joint law of the outputs of several arms, in the user's units."""
+        inputs = as_precision(state.bank.log_weights.dtype, inputs)
+        shared = {name: None for name in inputs if name != "arm"}
+
+        def one(arm: Any) -> Any:
+            row = {**inputs, "arm": arm}
+            return self._standardised(self._seen(state, row), row)
+
+        law = self.bank.joint(state.bank, jax.vmap(one, out_axes={**shared, "arm": 0})(inputs["arm"]))
+        if not self._has_units:
+            return law
+        location, scale = self.target_units(state)
+        if self.outputs.support == "real":
+            law = law._replace(location=location + scale * law.location, cov=jnp.square(scale) * law.cov)
+        return law._replace(mean=location + scale * law.mean, noise=jnp.square(scale) * law.noise)
+
+    def inflate(self, state: ScaledState, factor: Array) -> ScaledState:
+        """The state with every member's covariance times `factor`."""
+        return state._replace(bank=self.bank.inflate(state.bank, factor))
 
     def best(self, state: ScaledState) -> tuple[Any, Any]:
         """The member with the largest weight, as a learner of its own, which sees standardised data."""
@@ -196,7 +285,8 @@ class Scaled:
         return self.spread is not None and self.outputs.support in ("real", "count")
 
     @property
-    def _warms_up(self) -> bool:
+    def warms_up(self) -> bool:
+        """Whether the first rows are only predicted, and learned together once their scale is known."""
         return self._has_units and self.outputs.support == "real"
 
     def _seen(self, state: ScaledState, inputs: Any) -> Any:
@@ -209,9 +299,12 @@ class Scaled:
     def _standardised(self, seen: Any, inputs: Any) -> Any:
         leaves, structure = jax.tree.flatten(inputs)
         wanted = structure.flatten_up_to(self.scaled)
+        alike = [None] * len(leaves) if self.alike is None else structure.flatten_up_to(self.alike)
         done = [
-            leaf if own is None else jnp.where(which, scales.standardised(own, leaf), _filled(leaf)).astype(leaf.dtype)
-            for own, leaf, which in zip(structure.flatten_up_to(seen), leaves, wanted, strict=True)
+            leaf
+            if own is None
+            else jnp.where(which, scales.standardised(_as(own, places), leaf), _filled(leaf)).astype(leaf.dtype)
+            for own, leaf, which, places in zip(structure.flatten_up_to(seen), leaves, wanted, alike, strict=True)
         ]
         return structure.unflatten(done)
 
@@ -231,19 +324,21 @@ class Scaled:
         unknown = jnp.maximum(jnp.abs(centre), expected)
         return centre, jnp.where(deviation > 0, deviation, unknown)
 
-    _units = target_units
+    def in_users_units(self, mixture: Mixture, units: tuple[Array, Array] | None) -> Mixture:
+        """A prediction of the bank in the units of the targets."""
+        return mixture if units is None else mixture.rescaled(*units)
 
-    def _in_users_units(self, state: ScaledState, mixture: Mixture) -> Mixture:
-        return mixture.rescaled(*self.target_units(state)) if self._has_units else mixture
-
-    def _told(self, state: ScaledState, info: BankInfo, y: Array) -> BankInfo:
+    def _told(self, row: "Standard", info: BankInfo, target: Array) -> BankInfo:
         """What the observation told, in the user's units; log p is a density per unit of the user's y."""
-        prediction = self._in_users_units(state, info.prediction)
+        if row.units is None:
+            return info
+        y = as_float(value_of(self.outputs, target), target.dtype)
+        prediction = self.in_users_units(info.prediction, row.units)
         present = ~jnp.isnan(y)
         observed = jnp.any(present)
-        if self._warms_up and self.outputs.event_shape == y.shape:  # an observation without a weight of its own
+        if self.warms_up and self.outputs.event_shape == y.shape:  # an observation without a weight of its own
             # log p(y) = log p(z) - log scale; the first rows have no log p(z), since the bank does not see them
-            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(self.target_units(state)[1]), 0.0))
+            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(row.units[1]), 0.0))
             log_prob = jax.lax.cond(info.observed, lambda: known, lambda: prediction.log_prob_one(y))
         else:
             log_prob = prediction.log_prob_one(y)
@@ -255,6 +350,11 @@ class Scaled:
             observed=observed,
             expert_log_prob=info.expert_log_prob + shift,
         )
+
+
+def _as(scale: Scale, places: Any) -> Scale:
+    """The scale of each entry, taken from the entry that `places` names."""
+    return scale if places is None else jax.tree.map(lambda leaf: leaf[places], scale)
 
 
 def all_real(example: Any) -> Any:

@@ -13,6 +13,7 @@ that of all values.
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from natkal.typing import Array, Bool, Float
 
@@ -20,6 +21,8 @@ FIRST_ROWS = 16
 OUTSIDE = 5.0
 CUT_TO = 20.0
 """How many values a core counts for once wild values have become the rule."""
+HELD_ROWS = 1e7
+"""How many rows the scale of a whole table counts for."""
 RECENT = 1 / 100
 FALLEN = 20.0
 LINEAR_UP_TO = 8.0
@@ -96,6 +99,42 @@ def settle(scale: Scale, first: Float[Array, "n *e"]) -> Scale:
     mean = jnp.sum(jnp.where(near, first, 0.0), axis=0) / count
     variance = jnp.sum(jnp.where(near, jnp.square(first - mean[None]), 0.0), axis=0) / count
     return scale._replace(core=Welford(count, mean, variance))
+
+
+def of_table(values: np.ndarray) -> Scale:
+    """The scale of all rows of a table (n, *e), NaN where missing, as it is known before the first one is learned.
+
+    The core is what lies near the median, as in `settle`. The moments count for many rows, so that learning the table
+    does not move them.
+    """
+    present = np.isfinite(values)
+    filled = np.where(present, values, np.nan)
+    some = present.any(axis=0)
+    middle = np.nanmedian(np.where(some, filled, 0.0), axis=0)
+    deviation = 1.5 * np.nanmedian(np.where(some, np.abs(filled - middle), 0.0), axis=0)
+    near = present & ((np.abs(filled - middle) <= OUTSIDE * deviation) | (deviation == 0))
+    recent = filled[-int(1 / RECENT) :]
+    known = np.isfinite(recent).any(axis=0)
+    again = (filled[1:] == filled[:-1]).sum(axis=0) / max(len(filled) - 1, 1)
+    found: dict[str, Any] = {
+        "everything": _welford(filled, present),
+        "core": _welford(filled, near),
+        "strays": np.zeros(middle.shape),
+        "repeats": again,
+        "last": filled[-1],
+        "level": np.where(known, np.nanmean(np.where(known, recent, 0.0), axis=0), 0.0),
+        "spread": np.where(known, np.nanvar(np.where(known, recent, 0.0), axis=0), 0.0),
+    }
+    return Scale(**found)
+
+
+def _welford(values: np.ndarray, counts: np.ndarray) -> Welford:
+    """The moments of the values that count."""
+    seen = counts.sum(axis=0).astype(float)
+    held = np.where(seen > 0, HELD_ROWS, 0.0)
+    mean = np.where(counts, values, 0.0).sum(axis=0) / np.maximum(seen, 1)
+    variance = np.where(counts, np.square(values - mean), 0.0).sum(axis=0) / np.maximum(seen, 1)
+    return Welford(held, mean, variance)  # pyright: ignore[reportArgumentType]
 
 
 def location_scale(scale: Scale) -> tuple[Float[Array, "*e"], Float[Array, "*e"]]:

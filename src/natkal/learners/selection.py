@@ -1,13 +1,15 @@
 """Which members of a bank run: many at first, then only those that matter, and all again after a drift.
 
-Every decision is a function of the number of observations and of what they said, taken inside the compiled step, so a
-stream cut into blocks anywhere makes the same decisions. Decisions fall on rows FIRST, 2 FIRST, 4 FIRST, ... and on
-every multiple of REVIEW.
+Every decision is a function of the number of steps and of what they told, so a stream cut into blocks anywhere makes
+the same decisions. They fall on steps FIRST, 2 FIRST, 4 FIRST, ... and on every multiple of REVIEW (`next_decision`):
+members may take all steps up to there before anything is decided.
 
 - Within a group (one architecture, several priors and fadings) the members of largest weight stay: half of them after
   FIRST rows, a quarter after 4 FIRST, one or two after 16 FIRST.
 - A whole group stops after PATIENCE rows if its best member has lost more than a margin per row, on average over the
   recent rows, to the best member of all. The margin shrinks as rows come: a slow starter has time to catch up.
+- Groups come cheapest first. After LATE rows a group goes on only if it gains more than the least margin over every
+  cheaper one.
 - A drift is a loss that has risen: the mean over about 50 rows is above the mean over about 1,000 by five standard
   errors. Then every member runs again. Those of a group with a running member start as copies of its best one, the
   others where they stopped, and all share a tenth of the weight.
@@ -23,18 +25,26 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
-from natkal.learners.members import RunningMembers
+from natkal.learners.members import RunningMembers, entry
 from natkal.typing import Array, Bool, Float, Int
 
 FIRST = 256
 PATIENCE = 2048
-REVIEW = 4096
+REVIEW = 1024
+LATE = 8192
 FAST, SLOW = 1 / 50, 1 / 1000
-RECENT = 1 / 500
+RECENT = 1 / 2000
 MARGIN = 30.0
 """Nats per row times rows: a group that lost more than MARGIN / rows per row, and at least MARGIN_LEAST, stops."""
 MARGIN_LEAST = 2e-3
 REVIVED_SHARE = 0.1
+
+
+def next_decision(taken: int) -> int:
+    """The step of the next decision after so many steps."""
+    if taken >= REVIEW:
+        return (taken // REVIEW + 1) * REVIEW
+    return max(FIRST, 1 << taken.bit_length())
 
 
 class SelectionState(NamedTuple):
@@ -58,7 +68,12 @@ class Selection:
     def init(self, sizes: tuple[int, ...], dtype: Any) -> SelectionState:
         """Every member runs."""
         running = tuple(
-            RunningMembers(order=jnp.arange(size, dtype=jnp.int32), running=jnp.full((), size, jnp.int32))
+            RunningMembers(
+                order=jnp.arange(size, dtype=jnp.int32),
+                running=jnp.full((), size, jnp.int32),
+                started=jnp.zeros(size, bool),
+                source=jnp.zeros((), jnp.int32),
+            )
             for size in sizes
         )
         zero = jnp.zeros((), dtype)
@@ -66,9 +81,12 @@ class Selection:
         return SelectionState(running, none, jnp.zeros(sum(sizes), dtype), zero, zero, zero, none)
 
     def after(self, state: Any, told: Array, log_prob: Array, observed: Array, sizes: tuple[int, ...]) -> Any:
-        """The bank's state after an observation that each member and the mixture gave these log probabilities."""
+        """The bank's weights and selection after a step that each member and the mixture gave these log probabilities.
+
+        A step that observed nothing counts, and tells nothing. The members' own states stay (see `revived`).
+        """
         before: SelectionState = state.selection
-        runs = jnp.concatenate([is_running(running) for running in before.running])
+        runs = jnp.concatenate([running.mask() for running in before.running])
         conditional = state.log_weights - logsumexp(state.log_weights, axis=1, keepdims=True)
         own = jnp.where(runs, -logsumexp(conditional + told, axis=1), 0.0)
         own = jnp.where(jnp.isfinite(own), own, 50.0)
@@ -77,7 +95,7 @@ class Selection:
         count = seen.astype(loss.dtype)
 
         def follow(mean: Array, value: Array, rate: float) -> Array:
-            return mean + jnp.maximum(rate, 1 / count) * (value - mean)
+            return mean + jnp.where(observed, jnp.maximum(rate, 1 / count), 0.0) * (value - mean)
 
         now = SelectionState(
             running=before.running,
@@ -88,11 +106,11 @@ class Selection:
             square=follow(before.square, jnp.square(loss - before.slow), SLOW),
             calm=before.calm + 1,
         )
-        now = jax.tree.map(lambda new, old: jnp.where(observed, new, old), now, before)
         error = jnp.sqrt(jnp.maximum(now.square, 1e-12) * FAST / 2)
-        drift = observed & (now.fast > now.slow + 5 * error) & (now.calm >= 1000) & (~jnp.all(runs))
-        power = (seen >= FIRST) & (seen & (seen - 1) == 0)
-        due = observed & (power | (seen % REVIEW == 0)) & ~drift
+        risen = (now.fast > now.slow + 5 * error) & (now.calm >= 1000) & ~jnp.all(runs)
+        decides = (seen >= FIRST) & ((seen & (seen - 1) == 0) | (seen % REVIEW == 0))
+        drift = risen & decides
+        due = decides & ~drift
         chosen = jax.lax.cond(
             due, lambda: self._chosen(state.log_weights, now, runs, sizes), lambda: jnp.where(drift, True, runs)
         )
@@ -105,17 +123,19 @@ class Selection:
         weight = jnp.where(runs, logsumexp(log_weights, axis=1), -jnp.inf)
         best = jnp.min(jnp.where(runs, now.recent, jnp.inf))
         margin = jnp.maximum(MARGIN / now.seen.astype(best.dtype), MARGIN_LEAST)
-        parts, first = [], 0
+        parts, first, cheaper = [], 0, jnp.asarray(jnp.inf, best.dtype)
         for size in sizes:
             rows = slice(first, first + size)
             first += size
             own = weight[rows]
+            lowest = jnp.min(jnp.where(runs[rows], now.recent[rows], jnp.inf))
+            worth = (lowest < cheaper - MARGIN_LEAST) | (now.seen < LATE)
+            cheaper = jnp.minimum(cheaper, lowest)
             rank = jnp.sum(own[None, :] > own[:, None], axis=1)
             halvings = jnp.maximum(jnp.log2(now.seen / FIRST), 0.0)
             wanted = jnp.maximum(jnp.ceil(size * 0.5 ** (1 + halvings / 2)), self.least)
             near = own > jnp.max(own) - jnp.log(20.0)
-            alive = jnp.min(jnp.where(runs[rows], now.recent[rows], jnp.inf)) <= best + margin
-            alive = alive | (now.seen < PATIENCE)
+            alive = ((lowest <= best + margin) & worth) | (now.seen < PATIENCE)
             parts.append(runs[rows] & ((rank < wanted) | (near & (rank < 2 * wanted))) & alive)
         kept = jnp.concatenate(parts)
         return jnp.where(jnp.any(kept), kept, runs)
@@ -131,45 +151,43 @@ class Selection:
         total = logsumexp(jnp.where((chosen & runs)[:, None], state.log_weights, -jnp.inf))
         left = jnp.where(jnp.any(started), jnp.log1p(-REVIVED_SHARE), 0.0)
         log_weights = jnp.where(started[:, None], jnp.log(share), log_weights - total + left)
-        members, running, first = [], [], 0
-        for own, before, size in zip(state.members, now.running, sizes, strict=True):
+        running, first = [], 0
+        for before, size in zip(now.running, sizes, strict=True):
             rows = slice(first, first + size)
             first += size
-            members.append(revived(own, started[rows] & jnp.any(runs[rows]), state.log_weights[rows], runs[rows]))
-            running.append(_ordered(chosen[rows], before))
+            copied = started[rows] & jnp.any(runs[rows])
+            running.append(_ordered(chosen[rows], before, copied, best_of(state.log_weights[rows], runs[rows])))
         selection = now._replace(running=tuple(running), calm=jnp.where(drift, 0, now.calm))
-        return state._replace(members=tuple(members), log_weights=log_weights, selection=selection)
+        return state._replace(log_weights=log_weights, selection=selection)
 
 
-def is_running(running: RunningMembers) -> Bool[Array, " m"]:
-    """For each member of a group, whether it is among the first `running` of `order`."""
-    turns = jnp.arange(len(running.order), dtype=jnp.int32)
-    return jnp.zeros(len(running.order), bool).at[running.order].set(turns < running.running)
-
-
-def _ordered(chosen: Bool[Array, " m"], before: RunningMembers) -> RunningMembers:
+def _ordered(chosen: Bool[Array, " m"], before: RunningMembers, started: Array, source: Array) -> RunningMembers:
     """The chosen members first, in their own order."""
     position = jnp.where(chosen, jnp.cumsum(chosen) - 1, jnp.sum(chosen) + jnp.cumsum(~chosen) - 1)
     members = jnp.arange(len(chosen), dtype=jnp.int32)
-    order = jnp.zeros_like(before.order).at[position].set(members)
-    return RunningMembers(order=order, running=jnp.sum(chosen, dtype=jnp.int32))
+    order = jnp.sum(jnp.where(position[None] == members[:, None], members[None], 0), axis=1, dtype=before.order.dtype)
+    return RunningMembers(order, jnp.sum(chosen, dtype=jnp.int32), started, source)
 
 
-def revived(states: Any, started: Bool[Array, " m"], log_weights: Array, runs: Bool[Array, " m"]) -> Any:
-    """A copy of the best running member in the place of each that starts again, its own random key kept.
+def best_of(log_weights: Array, among: Bool[Array, " m"]) -> Int[Array, ""]:
+    """The member of largest weight among these."""
+    return jnp.argmax(jnp.where(among, logsumexp(log_weights, axis=1), -jnp.inf)).astype(jnp.int32)
+
+
+def revived(states: Any, started: Bool[Array, " m"], source: Int[Array, ""]) -> Any:
+    """A copy of the member `source` in the place of each that starts again, its own random key kept.
 
     A loop that hardly ever runs: where nothing starts it leaves the states in place, while a `cond` would copy them.
     """
 
     def copy(carried: tuple[Any, Bool[Array, " m"]]) -> tuple[Any, Bool[Array, " m"]]:
         states, started = carried
-        source = jnp.argmax(jnp.where(runs, logsumexp(log_weights, axis=1), -jnp.inf))
 
         def one(leaf: Array) -> Array:
             if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
                 return leaf
             where = started.reshape(started.shape + (1,) * (leaf.ndim - 1))
-            return jnp.where(where, leaf[source][None], leaf)
+            return jnp.where(where, entry(leaf, source)[None], leaf)
 
         return jax.tree.map(one, states), jnp.zeros_like(started)
 

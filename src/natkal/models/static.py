@@ -47,7 +47,9 @@ class StaticModel:
         raw = jnp.reshape(self.apply(params, inputs), (-1,))
         if raw.size not in self.outputs.raw_sizes:
             sizes = " or ".join(map(str, self.outputs.raw_sizes))
-            raise ValueError(f"apply: gives {raw.size} numbers per observation, {self.family} takes {sizes}")
+            many = all(jnp.ndim(leaf) > 1 for leaf in jax.tree.leaves(inputs))
+            hint = "; this is one row, for many of them see nk.predict_many" if many else ""
+            raise ValueError(f"apply: gives {raw.size} numbers per observation, {self.family} takes {sizes}{hint}")
         return raw
 
     def natural(self, params: Params, inputs: Any) -> Float[Array, " k"]:
@@ -133,6 +135,7 @@ def static_model(
         raise ValueError("params: the pytree has no leaves, there is nothing to learn")
     match output:
         case "unconstrained":
+            family.check_link()
             return StaticModel(apply=apply, params=params, family=family, outputs=family)
         case "natural":
             return StaticModel(apply=apply, params=params, family=family, outputs=in_natural_coordinates(family))

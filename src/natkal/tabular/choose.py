@@ -38,6 +38,8 @@ UNKNOWN_CLASS = -1e9
 """Log-odds of a slot that has no class yet."""
 LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0, 1e-3))
 """(prior scale, fading) of the linear members."""
+NAIVE = ((0.3, 0.0), (3.0, 0.0), (10.0, 1e-3))
+"""(prior scale, fading) of the linear members whose prior is centred on the naive forecast of a series."""
 NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
 """(prior scale, fading) of the members of each network."""
 HIDDEN = ((64,), (128, 128))
@@ -58,13 +60,15 @@ class Shape:
     """The numbers of a row: how many there is room for, which are plain numbers to be scaled, and which are past.
 
     `fan_in` is the number of inputs that the priors of the first weights are divided by. `past` is how many of the
-    inputs, the first ones, are earlier targets.
+    inputs, the first ones, are earlier targets, and `naive` the weights of a naive forecast from them (none where there
+    is no such forecast).
     """
 
     columns: int
     scaled: tuple[bool, ...]
     past: int
     fan_in: int
+    naive: tuple[float, ...] = ()
 
 
 @functools.lru_cache(maxsize=64)
@@ -78,12 +82,21 @@ def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False
         groups = tuple(_groups(options, shape, task, keyed))
         laws = laws_for(task.family)
         many = sum(group.size for group in groups) > 2
-        selection = Selection() if many and options.budget != "best" else None
+        selection = Selection() if many and not keyed and options.budget != "best" else None
     bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
     example = Inputs(np.zeros(shape.columns), np.zeros((), np.int32))
     mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)
     spread = 1.0 if task.family.support == "count" else expected_spread(task.family.unweighted)
-    return Scaled(bank=bank, example=example, outputs=task.family, scaled=Inputs(mask, False), spread=spread)
+    alike = np.arange(shape.columns)
+    alike[: len(shape.naive)] = 0  # earlier targets are all in the units of the last one
+    return Scaled(
+        bank=bank,
+        example=example,
+        outputs=task.family,
+        scaled=Inputs(mask, False),
+        spread=spread,
+        alike=Inputs(alike, None) if shape.naive else None,
+    )
 
 
 def member_names(learner: Scaled) -> list[str]:
@@ -94,17 +107,19 @@ def member_names(learner: Scaled) -> list[str]:
 def _groups(options: Options, shape: Shape, task: Task, keyed: bool) -> list[Group]:
     """The architectures of the mixture; a model for each key gets linear ones only, since there are many of it."""
     if options.model != "auto":
-        settings = LINEAR if options.model == "linear" else NETWORK
-        return [_group(options, shape, task, _architecture(options, shape, task), settings)]
-    groups = [_group(options, shape, task, Layers(()), LINEAR)]
+        linear = options.model == "linear"
+        settings, naive = (LINEAR, NAIVE) if linear else (NETWORK, ())
+        return [_group(options, shape, task, _architecture(options, shape, task), settings, naive=naive)]
+    groups = [_group(options, shape, task, Layers(()), LINEAR, naive=NAIVE)]
     if keyed or options.budget == "fast":
         return groups
-    return [*groups, *(_group(options, shape, task, Layers(hidden), NETWORK) for hidden in HIDDEN)]
+    return [*groups, *(_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in HIDDEN)]
 
 
 def _single(options: Options, shape: Shape, task: Task) -> Group:
     prior = SINGLE_PRIOR_SCALE if options.prior_scale is None else options.prior_scale
-    rate = SINGLE_FADING if options.fading is None else options.fading
+    usual = SINGLE_FADING if options.forget else 0.0
+    rate = usual if options.fading is None else options.fading
     architecture = Layers(()) if options.model == "auto" else _architecture(options, shape, task)
     return _group(options, shape, task, architecture, ((prior, rate),), both=False)
 
@@ -119,9 +134,13 @@ def _few_laws(family: Family) -> Laws:
 
 @dataclasses.dataclass(frozen=True)
 class Layers:
-    """A network without memory: hidden layers of these sizes, none for a linear model."""
+    """A network without memory: hidden layers of these sizes, none for a linear model.
+
+    Kronecker factors are safe in float32 (tests/curvature), where a network takes half the time.
+    """
 
     hidden: tuple[int, ...]
+    dtype: Any = np.float64
 
     @property
     def name(self) -> str:
@@ -135,7 +154,7 @@ class Layers:
         for position, (inner, outer) in enumerate(itertools.pairwise(sizes)):
             fan_in = shape.fan_in if position == 0 else inner
             weight = np.zeros((inner, outer)) if not self.hidden else _drawn(seed, position, inner, outer, fan_in)
-            layers.append({"weight": weight, "bias": np.zeros(outer)})
+            layers.append({"weight": weight.astype(self.dtype), "bias": np.zeros(outer, self.dtype)})
         return layers
 
     def model(self, params: Params, family: Family, mask: Any) -> Model:
@@ -232,12 +251,27 @@ def _architecture(options: Options, shape: Shape, task: Task) -> Layers | Memory
     return Layers(options.hidden)
 
 
-def _group(options: Options, shape: Shape, task: Task, architecture: Any, settings: Any, *, both: bool = True) -> Group:
-    """Filters of one architecture: every (prior scale, fading), with the past among the inputs and without it."""
+def _group(
+    options: Options,
+    shape: Shape,
+    task: Task,
+    architecture: Any,
+    settings: Any,
+    *,
+    both: bool = True,
+    naive: Any = (),
+) -> Group:
+    """Filters of one architecture: every (prior scale, fading), with the past among the inputs and without it.
+
+    With `naive`, a linear model has members that start at the naive forecast of a series too.
+    """
+    if not options.forget and not options.single:
+        settings = tuple(dict.fromkeys((scale, 0.0) for scale, _ in settings))
     params = architecture.params(options.seed, shape, task.outputs)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
     curvature = architecture.curvature(size)
     prior = fan_in_prior(params)
+    dtype = jax.tree.leaves(params)[0].dtype
     if isinstance(architecture, Layers):
         factor = shape.columns / shape.fan_in
         prior[0] = {name: leaf * factor for name, leaf in prior[0].items()}
@@ -247,23 +281,38 @@ def _group(options: Options, shape: Shape, task: Task, architecture: Any, settin
     if both and shape.past and shape.past < shape.columns:
         masks.append(np.where(np.arange(shape.columns) < shape.past, 0.0, 1.0))
 
+    starts = np.zeros((1, shape.columns))
+    if naive and shape.naive:
+        starts = np.concatenate([starts, np.zeros((1, shape.columns))])
+        starts[1, : len(shape.naive)] = shape.naive
+
     def make(value: dict[str, Any]) -> Learner:
-        model = architecture.model(params, task.family, value["mask"])
+        value = jax.tree.map(lambda leaf: leaf.astype(dtype), value)
+        own = params
+        if "start" in value:
+            own = [{**params[0], "weight": params[0]["weight"] + value["start"][:, None]}, *params[1:]]
+        model = architecture.model(own, task.family, value["mask"])
         variances = jax.tree.map(lambda variance: variance * value["prior"], prior)
         rates = fading(value["fading"])
         return online(model, prior_cov=variances, rates=rates, curvature=curvature, robust=outliers, fisher=fisher)
 
-    rows = [(scale, rate, mask) for mask in masks for scale, rate in settings]
+    rows = [(scale, rate, mask, starts[0]) for mask in masks for scale, rate in settings]
+    rows += [(scale, rate, masks[0], start) for start in starts[1:] for scale, rate in naive]
+    values = {
+        "prior": np.array([scale for scale, _, _, _ in rows], float),
+        "fading": np.array([rate for _, rate, _, _ in rows], float),
+        "mask": np.stack([mask for _, _, mask, _ in rows]),
+    }
+    if len(starts) > 1:
+        values["start"] = np.stack([start for _, _, _, start in rows])
     return Group(
         make=make,
-        values={
-            "prior": np.array([scale for scale, _, _ in rows], float),
-            "fading": np.array([rate for _, rate, _ in rows], float),
-            "mask": np.stack([mask for _, _, mask in rows]),
-        },
+        values=values,
         names=tuple(
-            f"{architecture.name} prior {scale:g} fading {rate:g}" + ("" if mask.all() else " without past")
-            for scale, rate, mask in rows
+            f"{architecture.name} prior {scale:g} fading {rate:g}"
+            + ("" if mask.all() else " without past")
+            + (" around naive" if start.any() else "")
+            for scale, rate, mask, start in rows
         ),
     )
 

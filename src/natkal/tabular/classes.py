@@ -21,6 +21,10 @@ class ClassNumbers:
 
     def read(self, column: Column, reasons: dict[int, str]) -> np.ndarray | list[str | None]:
         """The numbers of the classes where all are known, otherwise their names, for `number` to go through."""
+        if not isinstance(column, np.ndarray) and column and set(map(type, column)) <= {int}:
+            numbers = np.array(column)
+            if numbers.dtype.kind == "i" and self._are_numbers(numbers):
+                return numbers.astype(np.float64)
         if isinstance(column, np.ndarray) and self._are_numbers(column):
             return column
 
@@ -53,6 +57,12 @@ class ClassNumbers:
             self._numbers[word] = len(self.names)
             self.names.append(word)
         return float(self._numbers[word])
+
+    def cut(self, count: int) -> None:
+        """Forget the classes behind the first `count`."""
+        for word in self.names[count:]:
+            del self._numbers[word]
+        del self.names[count:]
 
 
 def number_classes(

@@ -41,7 +41,8 @@ def coefficients(table: TableLearner) -> Coefficients | None:
     support = learner.outputs.support
     factor = scale if support == "real" else 1.0
     shift = np.log(scale) if support == "count" else location
-    noise = float(state.bank.noise.squares.ravel()[0] / state.bank.noise.heard.ravel()[0]) if support == "real" else 1.0
+    laws: Any = learner.bank.laws.unweighted
+    noise = _noise(state.bank.noise, laws.memories[0]) if support == "real" else 1.0
     # the parameters lie end to end, in the order of their names: bias before weight
     spread = np.sqrt(noise * variances[layer["bias"].size :].reshape(layer["weight"].shape))
     weights = factor * layer["weight"] / deviation[:, None]
@@ -49,6 +50,16 @@ def coefficients(table: TableLearner) -> Coefficients | None:
     deviations = np.where(np.isinf(deviation)[:, None], np.inf, factor * spread / deviation[:, None])
     own = slice(table.pasts[0].columns, table.pasts[0].columns + len(table.scaled))
     return Coefficients(weights[own].T, intercepts, deviations[own].T)
+
+
+def _noise(heard: Any, span: float) -> float:
+    """The noise variance in units of the target's, without the one innovation of size 1 that its law starts from.
+
+    After n rows with discount d = 1 - 1/span, n_eff = d^n + (1 - d^n) span, of which d^n is that first innovation.
+    """
+    squares, count = float(heard.squares.ravel()[0]), float(heard.heard.ravel()[0])
+    first = (span - count) / (span - 1)
+    return max(squares - first, 0.0) / max(count - first, 1e-12)
 
 
 def _input_units(table: TableLearner, state: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,7 @@
 """What stops a run, in the user's words."""
 
-from collections.abc import Callable, Iterator
+import difflib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -14,6 +15,14 @@ class Stopped(Exception):
 
 class CheckpointError(StreamError):
     """A checkpoint file is damaged, or is not the one asked for."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question that names the known word most like this one, with a space behind it; empty where none is like it."""
+    names = list(known)
+    lower = {name.lower(): name for name in reversed(names)}
+    found = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
+    return f"did you mean {lower[found[0]]!r}? " if found else ""
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Rows into numbers: inputs and targets for each row that can be used, a reason for each that cannot."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,13 @@ class NewColumn(NamedTuple):
 
     row: int
     feature: Feature
+
+
+class Mark(NamedTuple):
+    """How many words each vocabulary has, and how many classes each target."""
+
+    words: dict[str, int]
+    classes: dict[str, int]
 
 
 class Encoder:
@@ -158,14 +166,69 @@ class Encoder:
             self.vocabularies[feature.name] = list(words)
             self._index[feature.name] = {word: slot for slot, word in enumerate(words)}
 
+    # -- undoing -------------------------------------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        """Where vocabularies and classes stand, for `undo`."""
+        return Mark(
+            {name: len(words) for name, words in self.vocabularies.items()},
+            {name: len(numbers.names) for name, numbers in self._numbers.items()},
+        )
+
+    def undo(self, mark: Mark) -> None:
+        """Forget the categories and classes that were added after the mark."""
+        for name, count in mark.words.items():
+            for word in self.vocabularies[name][count:]:
+                del self._index[name][word]
+            del self.vocabularies[name][count:]
+        for name, count in mark.classes.items():
+            self._numbers[name].cut(count)
+
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def encode(self, rows: Rows) -> Encoded:
-        """The rows that can be used, in order, and the rejects among them and before them."""
-        with located(lambda: f"{rows.file}, lines {_line(rows, 0)} to {_line(rows, -1)}"):
-            return self._encode(rows)
+    def encode_plain(self, records: Sequence[Mapping[str, Any]], *, targets: bool) -> Encoded | None:
+        """`encode` for records in which every feature is a number and every target known; None for any others."""
+        names = self._schema.plain_features
+        if not names or not records or self._schema.key is not None or self._schema.sequence is not None:
+            return None
+        values = itemgetter(*names)
+        reasons: dict[int, str] = {}
+        observed = np.full((len(records), len(self._schema.targets)), np.nan)
+        try:
+            inputs = np.array([values(record) for record in records]).reshape(len(records), -1)
+            if inputs.dtype.kind not in "fi" or not np.isfinite(inputs).all():
+                return None
+            for place, target in enumerate(self._schema.targets if targets else ()):
+                column = [record[target.name] for record in records]
+                if target.classes:
+                    read = self._numbers[target.name].read(column, reasons)
+                    if not isinstance(read, np.ndarray) or np.isnan(read).any():
+                        return None
+                    observed[:, place] = read
+                else:
+                    observed[:, place] = read_column(target.name, column, target_reader(target), reasons)
+        except (KeyError, TypeError, ValueError):
+            return None
+        if reasons or (targets and np.isnan(observed).any()):
+            return None
+        lines = np.arange(1, len(records) + 1)
+        return Encoded(inputs.astype(np.float64, copy=False), observed, [], [], lines, "", [])
 
-    def _encode(self, rows: Rows) -> Encoded:
+    def encode(self, rows: Rows, *, grow: bool = True) -> Encoded:
+        """The rows that can be used, in order, and the rejects among them and before them.
+
+        Without `grow` nothing is added to the vocabularies: a category never seen counts as the next one to come.
+        """
+        with located(lambda: f"{rows.file}, lines {_line(rows, 0)} to {_line(rows, -1)}"):
+            return self._encode(rows, grow)
+
+    def encode_targets(self, rows: Rows) -> tuple[np.ndarray, dict[int, str]]:
+        """The targets of rows whose features are known already, and a reason for each row that cannot be used."""
+        reasons: dict[int, str] = {}
+        with located(lambda: rows.file):
+            return np.stack(self._targets(rows, reasons), axis=1), reasons
+
+    def _encode(self, rows: Rows, grow: bool) -> Encoded:
         reasons: dict[int, str] = {}
         features = self._schema.features
         parsed = [self._parse(feature, rows, reasons) for feature in features]
@@ -181,7 +244,7 @@ class Encoder:
         inputs = np.zeros((int(good.sum()), self.width))
         first = 0
         for feature, values in zip(features, parsed, strict=True):
-            self._fill(inputs[:, first : first + _size(feature)], feature, pick(values, good))
+            self._fill(inputs[:, first : first + _size(feature)], feature, pick(values, good), grow)
             first += _size(feature)
         rejects = [
             *rows.rejects,
@@ -243,7 +306,7 @@ class Encoder:
         values = read_column(name, rows.columns.get(name, [None] * len(rows)), cells.label, reasons)
         return ["" if value is None else value for value in values]
 
-    def _fill(self, table: np.ndarray, feature: Feature, values: np.ndarray | list[Any]) -> None:
+    def _fill(self, table: np.ndarray, feature: Feature, values: np.ndarray | list[Any], grow: bool) -> None:
         """Write the numbers of one feature into the zeros of `table`."""
         if isinstance(values, np.ndarray):
             table[:, 0] = values
@@ -252,21 +315,22 @@ class Encoder:
                 if value is not None:
                     table[row] = calendar(value)
         else:
-            slot_of = self._slot if feature.kind == "category" else bucket
             for row, value in enumerate(values):
                 if value is not None:
-                    slot, sign = slot_of(feature, value)
+                    own = feature.kind == "category"
+                    slot, sign = (self._slot(feature, value, grow), 1.0) if own else bucket(feature, value)
                     table[row, slot] = sign
         if feature.flag_missing:
             table[:, -1] = is_missing(values)
 
-    def _slot(self, feature: Feature, word: str) -> tuple[int, float]:
+    def _slot(self, feature: Feature, word: str, grow: bool) -> int:
         """A category's own slot, the next free one where it is new; the last is shared by all that come too late."""
         index = self._index[feature.name]
-        if word not in index and len(index) < feature.slots - 1:
-            index[word] = len(index)
+        following = min(len(index), feature.slots - 1)
+        if grow and word not in index and following < feature.slots - 1:
+            index[word] = following
             self.vocabularies[feature.name].append(word)
-        return index.get(word, feature.slots - 1), 1.0
+        return index.get(word, following)
 
     def _names(self, feature: Feature) -> list[str]:
         if feature.kind in ("number", "boolean"):

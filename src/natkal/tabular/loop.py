@@ -1,4 +1,4 @@
-"""The compiled loop: rows in; the prediction made for each row, and the learner after it, out.
+"""Rows in; the prediction made for each row, and the learner after it, out.
 
 One row after another through the same machine code, whatever the blocks: a run cut anywhere and continued gives the
 same numbers to the last bit.
@@ -13,14 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import compile_loop
+from natkal.compiling import compile_loop, compile_quickly
 from natkal.learners.scaled import Scaled
+from natkal.learners.scales import FIRST_ROWS
+from natkal.learners.selection import next_decision
 from natkal.tabular.choose import Inputs
+from natkal.tabular.stages import BLOCK, Stages, Steps
 from natkal.tabular.tasks import LEVEL, Outcome, Task
 from natkal.typing import Array
 
-BLOCKS = (256, 4096)
-"""Rows are padded to one of these lengths, so that few programs are compiled; longer ones are cut at the last."""
 TOGETHER = 64
 """How many rows are predicted at a time."""
 
@@ -56,6 +57,14 @@ class Told(NamedTuple):
     members: Any
 
 
+@dataclasses.dataclass
+class Progress:
+    """How far one target has come, known to the host: steps taken, and first rows seen by each model."""
+
+    steps: int
+    first_rows: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loop:
     """Test, then train. `limits`: whether the limits of intervals are computed too while learning."""
@@ -69,69 +78,103 @@ class Loop:
         """Nothing seen: a state for each target."""
         return tuple(learner.init() for learner in self.learners)
 
-    def run(self, state: Any, feed: Feed) -> tuple[Any, "Pending"]:
-        """All rows in order: each predicted, then learned."""
-        pieces = []
-        for part, count in _parts(feed):
-            state, told = self._block(state, part, count)
-            pieces.append((told, count))
-        return state, Pending(pieces)
+    def start(self) -> tuple[Any, ...]:
+        """`init`, compiled once for this loop."""
+        return self._init()
+
+    @functools.cached_property
+    def _init(self):
+        return compile_quickly(self.init)
+
+    @functools.cached_property
+    def _stages(self) -> tuple[Stages, ...]:
+        pairs = zip(self.learners, self.tasks, strict=True)
+        return tuple(_stages(learner, task, self._level) for learner, task in pairs)
+
+    @property
+    def _level(self) -> float | None:
+        return LEVEL if self.limits else None
+
+    def progress(self, state: Any) -> list[Progress]:
+        """Where each target stands; waits for what is under way."""
+        return [
+            Progress(
+                steps=0 if own.bank.selection is None else int(own.bank.selection.seen),
+                first_rows=np.array(own.rows),
+            )
+            for own in state
+        ]
+
+    def run(self, state: Any, feed: Feed, progress: list[Progress]) -> tuple[Any, "Pending"]:
+        """All rows in order: each predicted, then learned (or the row whose label comes late). Moves `progress` on."""
+        after, pieces = list(state), []
+        for position, stages in enumerate(self._stages):
+            steps, answers = self.steps(feed, position, progress[position])
+            told = []
+            for part, count in _blocks(steps, progress[position].steps):
+                after[position], one = stages.run(after[position], part, np.int32(count))
+                told.append((one, count))
+            progress[position].steps += len(steps.target)
+            pieces.append((told, answers))
+        return tuple(after), Pending(pieces)
+
+    def steps(self, feed: Feed, position: int, progress: Progress) -> tuple[Steps, np.ndarray]:
+        """The steps of one target, and which of them answer the rows. Moves the first rows of `progress` on."""
+        steps = _steps_of(feed.rows, position, feed.slots, feed.resets)
+        answers = np.arange(len(steps.target))
+        if feed.late is not None:
+            late = _steps_of(feed.late, position, feed.late_slots, None)
+            steps = jax.tree.map(_interleaved, steps._replace(resets=None), late)
+            steps = steps._replace(asked=np.arange(len(steps.target)) % 2 == 0)
+            answers = 2 * answers
+        if not self.learners[position].warms_up:
+            return steps, answers
+        counted = ~np.isnan(steps.target)
+        if steps.asked is not None:
+            counted &= ~steps.asked
+        places = _replays(counted, steps.slots, progress.first_rows)
+        if not places:
+            return steps._replace(replay=np.full(len(steps.target), -1, np.int32)), answers
+        order, replay, before = [], [], 0
+        for place in places:
+            order += [np.arange(before, place + 1), np.full(FIRST_ROWS, place)]
+            replay += [np.full(place + 1 - before, -1), np.arange(FIRST_ROWS)]
+            before = place + 1
+        order = np.concatenate([*order, np.arange(before, len(counted))])
+        replay = np.concatenate([*replay, np.full(len(order) - sum(map(len, replay)), -1)]).astype(np.int32)
+        own = np.flatnonzero(replay < 0)
+        steps = jax.tree.map(lambda leaf: leaf[order], steps)
+        if steps.asked is not None:
+            steps = steps._replace(asked=steps.asked & (replay < 0))
+        if steps.resets is not None:
+            steps = steps._replace(resets=steps.resets & (replay < 0))
+        return steps._replace(replay=replay), own[answers]
 
     def predict(self, state: Any, feed: Feed, level: float | None) -> tuple[Any, Told]:
         """The prediction for each row, learning nothing; only a model's memory moves on.
 
         `level` is the coverage of the limits: one program serves all levels, and another one no limits (None).
         """
+        if self.has_memory:
+            unlabelled = feed.rows._replace(targets=np.full_like(feed.rows.targets, np.nan))
+            copied = jax.tree.map(jnp.copy, state)  # the stages take their state over, and the caller may go back
+            after, pending = self.run(copied, feed._replace(rows=unlabelled), self.progress(state))
+            told = pending.wait()
+            return tuple(old._replace(bank=new.bank) for old, new in zip(state, after, strict=True)), told
         pieces = []
-        for part, count in _parts(feed):
-            if self.has_memory:
-                state, told = self._passed(state, part, count, level)
-            else:
-                told = self._predictions(state, part, count, level)
-            pieces.append((told, count))
-        return state, Pending(pieces).wait()
-
-    @functools.cached_property
-    def _block(self):
-        def block(state: Any, feed: Feed, count: Array) -> tuple[Any, Told]:
-            def body(row: Array, carried: tuple[Any, Told]) -> tuple[Any, Told]:
-                state, told = carried
-                now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
-                new, one = self._row(_at(state, now.slots), now)
-                known = _put(state, now.slots, new)
-                if now.late is not None:
-                    late = self._learn(_at(known, now.late_slots), now.late, None)[0]
-                    known = _put(known, now.late_slots, late)
-                return known, jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one)
-
-            return jax.lax.fori_loop(0, count, body, (state, self._silent(state, feed)))
-
-        return compile_loop(block, donate_argnums=(0,))
-
-    @functools.cached_property
-    def _passed(self):
-        """Rows without a target through a model with memory: they are predicted, and only the memory moves."""
-
-        def block(state: Any, feed: Feed, count: Array, level: Any) -> tuple[Any, Told]:
-            def body(row: Array, carried: tuple[Any, Told]) -> tuple[Any, Told]:
-                state, told = carried
-                now: Feed = jax.tree.map(lambda leaf: leaf[row], feed)
-                before = self._restarted(_at(state, now.slots), now.resets)
-                unlabelled = now.rows._replace(targets=jnp.full_like(now.rows.targets, jnp.nan))
-                after, one = self._learn(before, unlabelled, level)
-                moved = tuple(old._replace(bank=new.bank) for old, new in zip(before, after, strict=True))
-                known = _put(state, now.slots, moved)
-                return known, jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one)
-
-            return jax.lax.fori_loop(0, count, body, (state, self._silent(state, feed)))
-
-        return compile_loop(block)
+        for first in range(0, len(feed.rows.weight), BLOCK):
+            part = jax.tree.map(lambda leaf, first=first: leaf[first : first + BLOCK], feed)
+            count = len(part.rows.weight)
+            told = self._predictions(state, jax.tree.map(_padded, part), count, level)
+            pieces.append(jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], told))
+        return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
 
     @functools.cached_property
     def _predictions(self):
         def block(state: Any, feed: Feed, count: Array, level: Any) -> Told:
             def one(now: Feed) -> Told:
-                return self._predict(_at(state, now.slots), now.rows, level)
+                own = state if now.slots is None else jax.tree.map(lambda leaf: leaf[now.slots], state)
+                return self._predict(own, now.rows, level)
 
             def some(turn: Array, told: Told) -> Told:
                 first = turn * TOGETHER
@@ -142,7 +185,9 @@ class Loop:
                     jax.vmap(one)(part),
                 )
 
-            return jax.lax.fori_loop(0, -(-count // TOGETHER), some, self._silent(state, feed))
+            shapes = jax.eval_shape(one, jax.tree.map(lambda leaf: leaf[0], feed))
+            silent = jax.tree.map(lambda leaf: jnp.zeros((BLOCK, *leaf.shape), leaf.dtype), shapes)
+            return jax.lax.fori_loop(0, -(-count // TOGETHER), some, silent)
 
         return jax.jit(block)
 
@@ -151,7 +196,7 @@ class Loop:
         """(state, a row to learn, a row to predict) -> (state, told of the second): for one call per observation."""
 
         def both(state: Any, learned: Row, asked: Row) -> tuple[Any, Told]:
-            after = self._learn(state, learned, None)[0]
+            after = self._learn(state, learned)
             return after, self._predict(after, asked, None)
 
         return compile_loop(both)
@@ -161,26 +206,35 @@ class Loop:
         """(state, a row to predict) -> told: one row by itself, without the padding of a block."""
         return compile_loop(lambda state, asked: self._predict(state, asked, None))
 
-    def _row(self, state: Any, now: Feed) -> tuple[Any, Told]:
-        """Predict this row, and learn it unless its label comes later."""
-        if now.late is not None:
-            return state, self._predict(state, now.rows, self._level)
-        return self._learn(self._restarted(state, now.resets), now.rows, self._level)
+    def answers(self, state: Any, rows: Row, slots: Any, resets: Any, count: Array) -> Told:
+        """The first `count` rows, each predicted as if it came next, with limits; plain JAX, nothing is learned."""
+
+        def one(row: Array) -> Told:
+            now, slot, reset = jax.tree.map(lambda leaf: leaf[row], (rows, slots, resets))
+            own = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
+            if reset is not None:
+                restarted = tuple(learner.restart(part) for learner, part in zip(self.learners, own, strict=True))
+                own = jax.tree.map(lambda new, old: jax.lax.select(reset, new, old), restarted, own)
+            return self._predict(own, now, LEVEL)
+
+        def body(row: Array, told: Told) -> Told:
+            return jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one(row))
+
+        shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32))
+        silent = jax.tree.map(lambda leaf: jnp.zeros((len(rows.weight), *leaf.shape), leaf.dtype), shapes)
+        return jax.lax.fori_loop(0, count, body, silent)
 
     @property
-    def _level(self) -> float | None:
-        return LEVEL if self.limits else None
+    def stages(self) -> tuple[Stages, ...]:
+        """The programs of each target."""
+        return self._stages
 
-    def _learn(self, state: Any, row: Row, level: Any) -> tuple[Any, Told]:
-        after, outcomes, members = [], [], []
+    def _learn(self, state: Any, row: Row) -> Any:
+        after = []
         for position, (learner, task) in enumerate(zip(self.learners, self.tasks, strict=True)):
-            y = row.targets[position]
-            target = jnp.stack([task.to_learner(y), row.weight])
-            new, info = learner.step(state[position], self._inputs(row, position), target)
-            after.append(new)
-            outcomes.append(task.outcome(info.prediction, y, level=level))
-            members.append(jnp.append(jnp.sum(info.prediction.weights, axis=1), info.memory))
-        return tuple(after), Told(tuple(outcomes), jnp.concatenate(members))
+            target = jnp.stack([task.to_learner(row.targets[position]), row.weight])
+            after.append(learner.step(state[position], self._inputs(row, position), target)[0])
+        return tuple(after)
 
     def _predict(self, state: Any, row: Row, level: Any) -> Told:
         outcomes, members = [], []
@@ -194,59 +248,84 @@ class Loop:
     def _inputs(self, row: Row, position: int) -> Inputs:
         return Inputs(features=row.numbers[position], known=row.known[position])
 
-    def _restarted(self, state: Any, reset: Any) -> Any:
-        """The state at the start of a new sequence, where one starts."""
-        if reset is None:
-            return state
 
-        def restart(state: Any) -> Any:
-            return tuple(learner.restart(own) for learner, own in zip(self.learners, state, strict=True))
-
-        return jax.lax.cond(reset, restart, lambda state: state, state)
-
-    def _silent(self, state: Any, feed: Feed) -> Told:
-        """Zeros in the shape of what a block tells."""
-        row = jax.tree.map(lambda leaf: leaf[0], feed)
-        shapes = jax.eval_shape(self._predict, _at(state, row.slots), row.rows, self._level)
-        count = feed.rows.weight.shape[0]
-        return jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), shapes)
+@functools.lru_cache(maxsize=64)
+def _stages(learner: Scaled, task: Task, level: float | None) -> Stages:
+    """Targets that are alike share their programs."""
+    return Stages(learner, task, level)
 
 
 class Pending:
     """Results that may still be in the making: the host goes on reading while the device learns."""
 
-    def __init__(self, pieces: list[tuple[Told, int]]):
+    def __init__(self, pieces: list[tuple[list[Any], np.ndarray]]):
         self._pieces = pieces
 
     def wait(self) -> Told:
         """The results, once they are there, as NumPy arrays."""
-        parts = [jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], told) for told, count in self._pieces]
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        outcomes, members = [], []
+        for told, answers in self._pieces:
+            parts = [jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], one) for one, count in told]
+            whole = jax.tree.map(lambda *leaves: np.concatenate(leaves)[answers], *parts)  # noqa: B023
+            outcomes.append(whole.outcome)
+            members.append(whole.members)
+        return Told(tuple(outcomes), np.concatenate(members, axis=1))
 
 
-def _parts(feed: Feed) -> Iterator[tuple[Feed, int]]:
-    """Blocks of rows, padded to one of the lengths that programs are compiled for, and how many rows count."""
-    total = len(feed.rows.weight)
-    for first in range(0, total, BLOCKS[-1]):
-        part = jax.tree.map(lambda leaf, first=first: leaf[first : first + BLOCKS[-1]], feed)
-        count = len(part.rows.weight)
-        length = next(size for size in BLOCKS if size >= count)
-        yield jax.tree.map(lambda leaf, length=length: _padded(leaf, length), part), count
+def _steps_of(rows: Row, position: int, slots: Any, resets: Any) -> Steps:
+    return Steps(
+        numbers=rows.numbers[position],
+        known=rows.known[:, position],
+        target=rows.targets[:, position],
+        weight=rows.weight,
+        slots=slots,
+        resets=resets,
+    )
 
 
-def _padded(rows: np.ndarray, length: int) -> np.ndarray:
-    if len(rows) == length:
+def _interleaved(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """One entry of each in turn."""
+    both = np.empty((2 * len(one), *one.shape[1:]), one.dtype)
+    both[0::2], both[1::2] = one, other
+    return both
+
+
+def _replays(counted: np.ndarray, slots: np.ndarray | None, first_rows: np.ndarray) -> list[int]:
+    """The steps after which a model has seen its first rows; moves `first_rows`, a count for each model, on."""
+    if slots is None:
+        missing = FIRST_ROWS - int(first_rows)
+        found = np.flatnonzero(counted)
+        first_rows[...] = min(int(first_rows) + len(found), FIRST_ROWS)
+        return [int(found[missing - 1])] if 0 < missing <= len(found) else []
+    places = []
+    for step in np.flatnonzero(counted & (first_rows[slots] < FIRST_ROWS)):
+        own = slots[step]
+        if first_rows[own] < FIRST_ROWS:
+            first_rows[own] += 1
+            if first_rows[own] == FIRST_ROWS:
+                places.append(int(step))
+    return places
+
+
+def _blocks(steps: Steps, taken: int) -> Iterator[tuple[Steps, int]]:
+    """Blocks of steps, none reaching over a decision of the selection, padded; and how many steps count."""
+    for first, last in spans(len(steps.target), taken, BLOCK):
+        part = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], steps)
+        yield jax.tree.map(_padded, part), last - first
+
+
+def spans(total: int, taken: int, longest: int) -> Iterator[tuple[int, int]]:
+    """Where blocks of `total` more steps begin and end: none reaches over a decision of the selection."""
+    first = 0
+    while first < total:
+        last = min(total, next_decision(taken + first) - taken, first + longest)
+        yield first, last
+        first = last
+
+
+def _padded(rows: np.ndarray) -> np.ndarray:
+    if len(rows) == BLOCK:
         return rows
-    full = np.zeros((length, *rows.shape[1:]), rows.dtype)
+    full = np.zeros((BLOCK, *rows.shape[1:]), rows.dtype)
     full[: len(rows)] = rows
     return full
-
-
-def _at(state: Any, slot: Any) -> Any:
-    """The state of one model of many, or the only one."""
-    return state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
-
-
-def _put(state: Any, slot: Any, new: Any) -> Any:
-    """`state` with that model's replaced."""
-    return new if slot is None else jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), state, new)

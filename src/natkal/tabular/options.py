@@ -18,7 +18,8 @@ class Options:
 
     `model`: `auto` (several architectures), `linear`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, or a function of the
     user's own as package.module:function. `past`: which earlier targets are inputs: `auto`, `none`, or lags as 1,2,48.
-    `budget`: `fast` runs few members, `auto` stops those that have lost, `best` lets all of them run.
+    `budget`: `fast` runs few members, `auto` stops those that have lost, `best` lets all of them run. `forget`: whether
+    members may forget earlier rows; rows in no order in time, as those of scikit-learn's `fit`, all count alike.
     """
 
     learner: str = "auto"
@@ -29,6 +30,7 @@ class Options:
     past: str = "auto"
     budget: str = "auto"
     standardize: bool = True
+    forget: bool = True
 
     @property
     def single(self) -> bool:

@@ -1,10 +1,15 @@
-"""Earlier targets as inputs: the last few known values, and those one period ago where the series has a period.
+"""Earlier targets as inputs: the last few known values, and where the series has a period, those one period ago.
+
+A series with a period also gets two seasonal means: the mean of the values 1, 2, .. periods before the next row, which
+fades by `MEAN_RATE` per period, and the same mean for the row before. Their difference is the step that the season
+takes, with the noise of many periods averaged out.
 
 Only what is known by then is used: a label that comes late counts from the row at which it came. Every key has a past
 of its own. Numbers enter as they are (and are scaled like other inputs), two classes as -1 and 1, more as indicators.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,12 +17,62 @@ import numpy as np
 RECENT_LAGS = (1, 2, 3)
 SEASONAL_LAGS = 2
 """The value one period ago, and the one before it."""
+SEASONAL_MEANS = 2
+MEAN_RATE = 0.1
 INDICATORS = 12
 """Classes of the last value that have an indicator of their own; the others share none."""
 LONGEST_PERIOD = 1024
-SHORTEST_SERIES = 48
-STRONG = 0.3
-"""A period counts where the series, less its recent level, has this autocorrelation at it."""
+SHORTEST_SERIES = 36
+EARLY, EARLY_STEP = 144, 12
+"""The period is looked for every 12 values up to 144 of them, and then whenever their number has doubled."""
+STRONG, DEVIATIONS = 0.3, 3.0
+"""A period counts where the series, less its trend, has this autocorrelation at it, and 3 / sqrt(n) at least."""
+
+
+class SeasonalMeans:
+    """For each place of the period, sum and weight of the values there; older ones fade by `MEAN_RATE` per period.
+
+    `before` is the mean at the place of the last value, without that value.
+    """
+
+    def __init__(self, period: int, values: Iterable[float] = ()):
+        self.sums, self.weights = np.zeros(period), np.zeros(period)
+        self.count = 0
+        self.before = np.nan
+        for value in values:
+            self.learn(value)
+
+    @property
+    def next(self) -> float:
+        """The mean at the place of the next value."""
+        place = self.count % len(self.sums)
+        return float(self.sums[place] / self.weights[place]) if self.weights[place] else np.nan
+
+    def learn(self, value: float) -> None:
+        """One more value."""
+        self.before = self.next
+        place = self.count % len(self.sums)
+        self.sums[place] = (1 - MEAN_RATE) * self.sums[place] + value
+        self.weights[place] = (1 - MEAN_RATE) * self.weights[place] + 1
+        self.count += 1
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "sums": self.sums.tolist(),
+            "weights": self.weights.tolist(),
+            "count": self.count,
+            "before": None if np.isnan(self.before) else self.before,
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> "SeasonalMeans":
+        """The inverse of `state`."""
+        made = cls(len(state["sums"]))
+        made.sums, made.weights = np.array(state["sums"], float), np.array(state["weights"], float)
+        made.count = int(state["count"])
+        made.before = np.nan if state["before"] is None else float(state["before"])
+        return made
 
 
 class Past:
@@ -30,58 +85,117 @@ class Past:
         self.season = 0
         self.known: dict[str, deque[float]] = {}
         self.counts: dict[str, int] = {}
+        self.means: dict[str, SeasonalMeans] = {}
 
     @property
     def columns(self) -> int:
         """How many inputs the past makes."""
         if self.classes > 2:
             return min(len(self.lags), 2) * min(self.classes, INDICATORS)
-        return len(self.lags) + (SEASONAL_LAGS if self.named is None else 0)
+        if self.named is not None:
+            return len(self.lags)
+        return len(self.lags) + SEASONAL_LAGS + (SEASONAL_MEANS if self.classes == 0 else 0)
 
     @property
     def scaled(self) -> list[bool]:
         """Which of them are plain numbers."""
         return [self.classes == 0] * self.columns
 
+    @property
+    def naive(self) -> tuple[float, ...]:
+        """The weights of the naive forecast: the last value and the step of the season; none where it is no input.
+
+        Where a series has no period yet, the step is missing, that is 0, and the forecast is the last value.
+        """
+        if self.classes or self.named is not None or 1 not in self.lags:
+            return ()
+        weights = np.zeros(self.columns)
+        weights[self.lags.index(1)] = 1.0
+        weights[-SEASONAL_MEANS:] = 1.0, -1.0
+        return tuple(weights.tolist())
+
     def inputs(self, key: str = "") -> np.ndarray:
         """The inputs of the next row of this key; NaN, that is missing, where there is no value yet."""
         known = self.known.get(key)
-        row = np.full(self.columns, np.nan)
-        if not known:
-            return row if self.classes == 0 else np.zeros(self.columns)
-        if self.classes > 2:
-            row = np.zeros(self.columns)
-            width = min(self.classes, INDICATORS)
-            for position, lag in enumerate(self.lags[:2]):
-                if lag <= len(known) and known[-lag] < width:
-                    row[position * width + int(known[-lag])] = 1.0
-            return row
-        lags = [*self.lags]
-        if self.named is None:
-            lags += [self.season + step if self.season else 0 for step in range(SEASONAL_LAGS)]
-        values = [known[-lag] if 0 < lag <= len(known) else np.nan for lag in lags]
+        history = np.array([known[-lag] for lag in range(min(len(known), max(self._used)), 0, -1)] if known else [])
+        made = self._inputs(history, np.array([len(history)]))[0]
+        means = self.means.get(key) if self.season else None
+        if means is not None:
+            made[-SEASONAL_MEANS:] = means.next, means.before
+        return made
+
+    @property
+    def _used(self) -> list[int]:
+        """The lags in use now; 0 for one that waits for a period."""
+        if self.named is not None or self.classes > 2:
+            return [*self.lags]
+        return [*self.lags, *(self.season + step if self.season else 0 for step in range(SEASONAL_LAGS))]
+
+    def _inputs(self, history: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """The inputs of rows before which the first `places` entries of the history are known, without the means."""
+        lags = np.array(self._used[:2] if self.classes > 2 else self._used)
+        at = places[:, None] - lags[None]
+        there = (at >= 0) & (lags > 0)[None]
+        values = np.where(there, np.append(history, np.nan)[np.where(there, at, len(history))], np.nan)
+        if self.classes == 0:
+            return np.concatenate([values, np.full((len(places), self.columns - len(lags)), np.nan)], axis=1)
         if self.classes == 2:
-            return np.nan_to_num(2.0 * np.array(values) - 1.0)
-        return np.array(values)
+            return np.nan_to_num(2.0 * values - 1.0)
+        width = min(self.classes, INDICATORS)
+        return (values[:, :, None] == np.arange(width)).astype(float).reshape(len(places), -1)
 
     def learn(self, value: float, key: str = "") -> None:
         """One more known target; a missing one repeats nothing and is left out."""
         known = self.known.setdefault(key, deque(maxlen=self._longest))
         known.append(value)
         count = self.counts[key] = self.counts.get(key, 0) + 1
-        due = count >= SHORTEST_SERIES and (count & (count - 1) == 0 or count % (2 * LONGEST_PERIOD) == 0)
-        if self.named is None and self.classes == 0 and due:
+        if self._is_due(count):
             self.season = find_period(np.array(known))
+        if self.season:
+            means = self.means.get(key)
+            if means is None or len(means.sums) != self.season:
+                self.means[key] = SeasonalMeans(self.season, known)
+            else:
+                means.learn(value)
+
+    def _is_due(self, count: int) -> bool:
+        """Whether the period is looked for after so many values."""
+        if self.named is not None or self.classes or count < SHORTEST_SERIES:
+            return False
+        often = count % EARLY_STEP == 0 if count <= EARLY else count & (count - 1) == 0
+        return often or count % (2 * LONGEST_PERIOD) == 0
 
     def rows(self, targets: np.ndarray, keys: list[str]) -> np.ndarray:
         """The inputs of consecutive rows whose targets become known one after the other (NaN: not known)."""
         made = np.empty((len(targets), self.columns))
-        for row, value in enumerate(targets):
-            key = keys[row] if keys else ""
-            made[row] = self.inputs(key)
-            if value == value:
-                self.learn(float(value), key)
+        first = 0
+        while first < len(targets):
+            if keys or self.season:
+                key = keys[first] if keys else ""
+                made[first] = self.inputs(key)
+                if targets[first] == targets[first]:
+                    self.learn(float(targets[first]), key)
+                first += 1
+            else:
+                first = self._rows_at_once(targets, first, made)
         return made
+
+    def _rows_at_once(self, targets: np.ndarray, first: int, made: np.ndarray) -> int:
+        """`rows` from `first` on, without a period, up to the row after which one is looked for; the row after it."""
+        count = self.counts.get("", 0)
+        due = next((more for more in range(1, len(targets) - first + 1) if self._is_due(count + more)), None)
+        there = ~np.isnan(targets[first:])
+        reached = np.flatnonzero(np.cumsum(there) == due) if due else np.zeros(0, int)
+        last = first + int(reached[0]) + 1 if len(reached) else len(targets)
+        there = there[: last - first]
+        new = targets[first:last][there]
+        known = self.known.setdefault("", deque(maxlen=self._longest))
+        made[first:last] = self._inputs(np.concatenate([np.array(known), new]), len(known) + np.cumsum(there) - there)
+        if len(new):
+            known.extend(new[:-1].tolist())
+            self.counts[""] = count + len(new) - 1
+            self.learn(float(new[-1]))
+        return last
 
     @property
     def _longest(self) -> int:
@@ -94,6 +208,7 @@ class Past:
             "season": self.season,
             "counts": self.counts,
             "known": {key: list(values) for key, values in self.known.items()},
+            "means": {key: means.state() for key, means in self.means.items()},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -105,6 +220,7 @@ class Past:
             str(key): deque((float(value) for value in values), maxlen=self._longest)
             for key, values in state["known"].items()
         }
+        self.means = {str(key): SeasonalMeans.restored(means) for key, means in state["means"].items()}
 
 
 def find_period(values: np.ndarray) -> int:
@@ -139,4 +255,4 @@ def find_period(values: np.ndarray) -> int:
         if inside[lag] >= max(inside[lag - 1], inside[lag + 1]) and inside[lag] > 0.85 * inside[best]
     ]
     lag = (peaks[0] if peaks else best) + int(negative[0])
-    return lag if correlation[lag] > STRONG and lag >= 2 else 0
+    return lag if correlation[lag] > max(STRONG, DEVIATIONS / np.sqrt(count)) and lag >= 2 else 0

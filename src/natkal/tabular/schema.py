@@ -1,12 +1,13 @@
 """What each column is, decided from the first rows and kept with the checkpoint."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from natkal.tabular import cells
-from natkal.tabular.errors import StreamError
+from natkal.tabular.errors import StreamError, did_you_mean
 from natkal.tabular.guess import (
     KINDS,
     MOST,
@@ -102,15 +103,20 @@ class Schema:
             awaited=dict(data["awaited"]),
         )
 
-    @property
-    def all_numbers(self) -> list[str]:
-        """The columns in use, where every one of them is a plain number; empty otherwise."""
-        features = all(
+    @functools.cached_property
+    def plain_features(self) -> tuple[str, ...]:
+        """The features, where every one of them is a plain number; empty otherwise."""
+        plain = all(
             feature.kind == "number" and not feature.flag_missing and feature.decimal == POINT
             for feature in self.features
         )
+        return tuple(feature.name for feature in self.features) if plain else ()
+
+    @property
+    def all_numbers(self) -> list[str]:
+        """The columns in use, where every one of them is a plain number; empty otherwise."""
         targets = all(target.whole if target.classes else target.decimal == POINT for target in self.targets)
-        if not features or not targets or self.key is not None or self.sequence is not None:
+        if not self.plain_features or not targets or self.key is not None or self.sequence is not None:
             return []
         return [*(feature.name for feature in self.features), *(target.name for target in self.targets)]
 
@@ -128,17 +134,20 @@ def infer(
     apart: Sequence[str] = (),
     decimal: str = "auto",
     open_columns: bool = False,
+    kinds: Mapping[str, str] | None = None,
 ) -> Schema:
     """The schema of these first rows.
 
     `features` entries are `name`, `name:kind` or `-name`; `apart` are never used; `decimal` (auto, . or ,) is the sign
-    of columns that leave it open; with `open_columns` others may appear later.
+    of columns that leave it open; with `open_columns` others may appear later; `kinds` are what columns are by their
+    type, where nothing else is asked for.
     """
+    typed = kinds or {}
     if decimal not in ("auto", POINT, COMMA):
         raise StreamError(f"--decimal: {decimal!r} is not one of auto, . and ,")
     for name in [*targets, *(name for name in (key, sequence, *apart) if name)]:
         if name not in sample:
-            raise StreamError(f"there is no column {name!r}; {_has(sample)}")
+            raise StreamError(f"there is no column {name!r}; {_has(sample, name)}")
     wanted, left_out = _wanted(features, sample, open_columns)
     kept = [name for name in sample if name in targets or (name in wanted if wanted else name not in left_out)]
     present = {name: [cell for cell in sample[name] if not cells.is_missing(cell)] for name in kept}
@@ -154,14 +163,16 @@ def infer(
             continue
         if open_columns and not present[name]:
             continue  # it has not appeared
-        feature, reason = _feature(name, present[name], len(column), wanted.get(name), surveys[name], signs[name])
+        feature, reason = _feature(
+            name, present[name], len(column), wanted.get(name) or typed.get(name), surveys[name], signs[name]
+        )
         if feature is None or (reason and name not in wanted):
             ignored[name] = reason
         else:
             used.append(feature)
     return Schema(
         features=tuple(used),
-        targets=tuple(_target(name, list(sample[name]), task, classes, signs) for name in targets),
+        targets=tuple(_target(name, list(sample[name]), task, classes, signs, typed.get(name)) for name in targets),
         key=key,
         sequence=sequence,
         missing=missing,
@@ -186,10 +197,10 @@ def late_feature(name: str, cell: Any, kind: str = "") -> tuple[Feature | None, 
     return Feature(name=name, kind=kind, slots=slots, flag_missing=flag, optional=True, late=True), ""
 
 
-def _has(sample: Mapping[str, Column]) -> str:
+def _has(sample: Mapping[str, Column], wanted: str) -> str:
     names = list(sample)
     more = f" and {len(names) - 50:,} more" if len(names) > 50 else ""
-    return f"the data has {', '.join(names[:50])}{more}"
+    return f"{did_you_mean(wanted, names)}the data has {', '.join(names[:50])}{more}"
 
 
 def _wanted(
@@ -202,7 +213,7 @@ def _wanted(
         if not colon:
             name, kind = (entry if entry in sample else entry.removeprefix("-")), ""
         if name not in sample and not open_columns:
-            raise StreamError(f"--features: there is no column {name!r}; {_has(sample)}")
+            raise StreamError(f"--features: there is no column {name!r}; {_has(sample, name)}")
         if colon and kind not in KINDS:
             raise StreamError(f"--features: {kind!r} is not one of {', '.join(KINDS)} (column {name!r})")
         if entry.startswith("-") and entry not in sample:
@@ -275,13 +286,22 @@ def _decided(what: str, name: str, present: Sequence[Any], sign: str) -> str:
     )
 
 
-def _target(name: str, column: list[Any], task: str | None, classes: Sequence[str], signs: Mapping[str, str]) -> Target:
+def _target(
+    name: str,
+    column: list[Any],
+    task: str | None,
+    classes: Sequence[str],
+    signs: Mapping[str, str],
+    kind: str | None = None,
+) -> Target:
     present = [cell for cell in column if not cells.is_missing(cell)]
     if not present and task is None and not classes:
         raise StreamError(f"target {name!r} is empty in all of the first {len(column):,} rows: name its --task")
     if task is not None and task not in TASKS:
         raise StreamError(f"--task: {task!r} is not one of {', '.join(TASKS)}")
     asked, why = task, "as asked"
+    if kind == "category" and task is None:
+        task, why = "multiclass", "categories by its type"
     if classes and task is None:
         task = "binary" if len(classes) == 2 else "multiclass"
     decimal = POINT if task in ("binary", "multiclass") else _decided("target", name, present, signs[name])

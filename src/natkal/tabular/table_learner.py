@@ -12,13 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.compiling import run_once
 from natkal.drivers.storage import array_template, restored, state_arrays
-from natkal.tabular.choose import Shape, make_learner, member_names
-from natkal.tabular.loop import Feed, Loop, Pending, Row, Told
+from natkal.learners.paths import ROUNDS
+from natkal.tabular import forecast
+from natkal.tabular.choose import Inputs, Shape, make_learner, member_names
+from natkal.tabular.errors import StreamError
+from natkal.tabular.loop import Feed, Loop, Pending, Progress, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
 from natkal.tabular.past import Past
 from natkal.tabular.resize import resized
-from natkal.tabular.tasks import LEVEL, make_task
+from natkal.tabular.tasks import LEVEL, Task, make_task
 
 FIRST_SLOTS = 16
 _LOOPS: dict[Any, Loop] = {}
@@ -62,17 +66,17 @@ class TableLearner:
         """How many classes of each target are known by now."""
         self.keys: dict[str, int] = {}
         self.room = len(self.scaled)
+        self._progress: tuple[Any, list[Progress]] | None = None
         self._build()
         with jax.enable_x64(True):
-            self._start = jax.jit(self.loop.init)()
-            self.state: Any = _spread(self._start, FIRST_SLOTS) if keyed else jax.jit(self.loop.init)()
+            self.state: Any = _spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
 
     # -- what the learner is made of ---------------------------------------------------------------------------------
 
     def _build(self) -> None:
         """The loop for the features and classes there is room for; one that was compiled before is used again."""
         tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
-        shapes = tuple(self._shape(past) for past in self.pasts)
+        shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
         asked = (self.options, shapes, tasks, self.keyed, self.limits)
         if asked not in _LOOPS:
             learners = tuple(
@@ -81,13 +85,14 @@ class TableLearner:
             _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.has_memory)
         self.loop = _LOOPS[asked]
 
-    def _shape(self, past: Past) -> Shape:
+    def _shape(self, past: Past, task: Task) -> Shape:
         free = [True] * (self.room - len(self.scaled))
         return Shape(
             columns=past.columns + self.room,
             scaled=(*past.scaled, *self.scaled, *free),
             past=past.columns,
             fan_in=self.fan_in + past.columns,
+            naive=past.naive if task.linear else (),
         )
 
     def with_limits(self) -> None:
@@ -108,6 +113,11 @@ class TableLearner:
     def refused(self) -> int:
         """How often a member of any key or target went bad: its step was not finite, or it had stopped learning."""
         return sum(int(np.sum(own.bank.reseeded)) for own in self.state)
+
+    @property
+    def past_columns(self) -> int:
+        """How many inputs are made of past targets, over all targets."""
+        return sum(past.columns for past in self.pasts)
 
     @property
     def member_names(self) -> list[str]:
@@ -144,12 +154,26 @@ class TableLearner:
             else:
                 before = np.stack([past.inputs(keys[row] if keys else "") for row in range(count)] or [past.inputs()])
                 before = before[:count]
-            parts.append(np.concatenate([before, numbers, free], axis=1))
-            if self.targets[position].classes:
+            wider = before.shape[1] or free.shape[1]
+            parts.append(np.concatenate([before, numbers, free], axis=1) if wider else numbers)
+            if self.targets[position].classes and not (own >= self.known[position]).any():
+                known[:, position] = self.known[position]
+            elif self.targets[position].classes:
                 seen = np.maximum.accumulate(np.nan_to_num(own, nan=0.0)).astype(np.int32) + 1 if count else own
                 known[:, position] = np.maximum(seen, self.known[position])
                 self.known[position] = int(known[-1, position]) if count else self.known[position]
         return Row(tuple(parts), known, targets, np.ones(count) if weight is None else weight)
+
+    def know_scales(self, rows: Row) -> None:
+        """Scale inputs and targets by all of these rows, which are about to be learned, and not by those so far."""
+        with jax.enable_x64(True):
+            self.state = tuple(
+                learner.with_scales(own, Inputs(rows.numbers[position], None), self._learners_values(position, rows))
+                for position, (learner, own) in enumerate(zip(self.loop.learners, self.state, strict=True))
+            )
+
+    def _learners_values(self, position: int, rows: Row) -> np.ndarray:
+        return np.asarray(self.loop.tasks[position].to_learner(rows.targets[:, position]))
 
     def know(self, position: int, value: float, key: str = "") -> None:
         """A label that came late is part of the past from now on."""
@@ -167,26 +191,87 @@ class TableLearner:
         """Predict each row, then learn it (or, with `late`, the row whose label has come by then)."""
         slots = self._slots(keys) if self.keyed else None
         with jax.enable_x64(True):
-            self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots))
+            progress = self._where()
+            self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots), progress)
+            self._progress = (self.state, progress)
         return pending
 
-    def predict(self, rows: Row, *, keys: Sequence[str] = (), resets: Any = None, level: float | None = None) -> Told:
+    def _where(self) -> list[Progress]:
+        """Where each target stands, read from the state after anything but `learn` has changed it."""
+        if self._progress is None or self._progress[0] is not self.state:
+            self._progress = (self.state, self.loop.progress(self.state))
+        return self._progress[1]
+
+    def predict(
+        self,
+        rows: Row,
+        *,
+        keys: Sequence[str] = (),
+        resets: Any = None,
+        level: float | None = None,
+        limits: bool | None = None,
+    ) -> Told:
         """Predictions without learning; a key never seen gets what every model starts from.
 
-        `level` is the coverage of the limits; unless given they are computed where `limits` says so.
+        `level` is the coverage of the limits; unless given they are computed where `limits` says so, the learner's own
+        unless given.
         """
-        if level is None and self.limits:
+        if level is None and (self.limits if limits is None else limits):
             level = LEVEL
         slots = None
         if self.keyed and self.options.has_memory:
             slots = self._slots(keys)
         elif self.keyed:
             free = len(self.keys)  # one slot serves all of them, as nothing happens to it
-            self._make_room(free + 1)
+            self.make_room(free + 1)
             slots = np.array([self.keys.get(key, free) for key in keys], np.int32)
         with jax.enable_x64(True):
             self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets), level)
         return told
+
+    # -- several rows ahead --------------------------------------------------------------------------------------------
+
+    def forecast(
+        self,
+        horizon: int,
+        future: np.ndarray | None = None,
+        *,
+        level: float = LEVEL,
+        key: str | None = None,
+        target: int = 0,
+    ) -> list[dict[str, Any]]:
+        """The next `horizon` rows of a target, of one key where there are several; learns nothing.
+
+        `future` (horizon, features) has the numbers of the rows to come, NaN where one is not known; or several
+        versions of them, (versions, horizon, features). An entry has `step`, `predicted` (the median), `low`, `high`
+        and `quantiles`; of classes, `predicted` (its number) and `probabilities`.
+        """
+        drawn = self.paths(horizon, future, key=key, target=target)
+        return forecast.summary(drawn, self.loop.tasks[target], level)
+
+    def paths(
+        self,
+        horizon: int,
+        future: np.ndarray | None = None,
+        *,
+        key: str | None = None,
+        target: int = 0,
+        rounds: int = ROUNDS,
+        often: bool = False,
+    ) -> np.ndarray:
+        """Draws (paths, horizon) of the next rows of a target, in the user's units; `often`: with every row."""
+        past = self.pasts[target]
+        given = future is not None and bool(np.isfinite(future).any())
+        forecast.check_request(horizon, past, self.options.has_memory, len(self.scaled), given)
+        if self.keyed and key not in self.keys:
+            raise StreamError(f"key: {key!r} was never seen" if key is not None else "key: name one of the keys")
+        windows = forecast.windows_of(future, horizon, len(self.scaled), self.room)
+        state = self.one(self.keys[key] if self.keyed and key is not None else None)[target]
+        known = self.known[target] if self.targets[target].classes else 0
+        learner, task = self.loop.learners[target], self.loop.tasks[target]
+        return forecast.draw_paths(
+            learner, state, task, past, key or "", windows, known, self.options.seed, rounds, often
+        )
 
     # -- growth --------------------------------------------------------------------------------------------------------
 
@@ -212,12 +297,11 @@ class TableLearner:
     def _rebuild(self, old: Loop) -> None:
         self._build()
         with jax.enable_x64(True):
-            self._start = jax.jit(self.loop.init)()
             move = lambda state: tuple(  # noqa: E731
                 resized(small, own, large)
                 for small, own, large in zip(old.learners, state, self.loop.learners, strict=True)
             )
-            self.state = jax.jit(jax.vmap(move) if self.keyed else move)(self.state)
+            self.state = run_once(jax.vmap(move) if self.keyed else move, self.state)
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
@@ -225,20 +309,28 @@ class TableLearner:
         """The slot of each key, a new one for a key not seen before."""
         for key in keys:
             self.keys.setdefault(key, len(self.keys))
-        self._make_room(len(self.keys))
+        self.make_room(len(self.keys))
         return np.array([self.keys[key] for key in keys], np.int32)
+
+    @property
+    def slots(self) -> int:
+        """How many slots a checkpoint with these keys has."""
+        slots = FIRST_SLOTS
+        while slots < len(self.keys):
+            slots *= 2
+        return slots
 
     def slot(self, key: str) -> int:
         """The slot of one key."""
         return int(self._slots([key])[0])
 
-    def _make_room(self, needed: int) -> None:
+    def make_room(self, needed: int) -> None:
         """Twice the slots, as often as needed."""
         have = size = jax.tree.leaves(self.state)[0].shape[0]
         while size < needed:
             size *= 2
         if size > have:
-            more = _spread(self._start, size - have)
+            more = _spread(self.loop.start(), size - have)
             self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
 
     def one(self, slot: int | None = None) -> tuple[Any, ...]:
@@ -278,25 +370,20 @@ class TableLearner:
         for past, state in zip(made.pasts, header["pasts"], strict=True):
             past.restore(state)
         made.keys = {str(key): slot for slot, key in enumerate(header["keys"])}
+        made._progress = None
         made._build()
-        with jax.enable_x64(True):
-            made._start = jax.eval_shape(made.loop.init)
         return made
 
     def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Name, shape and dtype of each array of a checkpoint with these keys; nothing is allocated."""
-        slots = FIRST_SLOTS
-        while slots < len(self.keys):
-            slots *= 2
         with jax.enable_x64(True):
             one = array_template(jax.eval_shape(self.loop.init))
-        return {name: ((slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
+        return {name: ((self.slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The state from a checkpoint's arrays, which match `template`."""
         with jax.enable_x64(True):
-            self._start = jax.jit(self.loop.init)()
-            self.state = restored(self._start, arrays)
+            self.state = restored(jax.eval_shape(self.loop.init), arrays)
 
 
 def _spread(state: Any, count: int) -> Any:

@@ -15,6 +15,8 @@ from natkal.typing import Array
 
 LEVEL = 0.9
 """Coverage of the intervals that are written and scored."""
+HEAVIEST = 16
+"""Limits and ranks are those of the laws of largest weight, a few of hundreds: each evaluation costs time."""
 FARTHEST_LOG = 50.0
 """Limits of a positive number are at most e^50 times the centre: beyond that they say nothing."""
 
@@ -55,8 +57,17 @@ class Task(Protocol):
         """How many classes there is room for; 0 for numbers."""
         ...
 
+    @property
+    def linear(self) -> bool:
+        """Whether the learner's output is the value itself, in other units."""
+        ...
+
     def to_learner(self, y: Array) -> Array:
         """The value as the learner's family takes it."""
+        ...
+
+    def from_learner(self, y: Array) -> Array:
+        """The inverse of `to_learner`."""
         ...
 
     def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
@@ -77,9 +88,18 @@ class Number:
         """Gaussian; its noise is learned beside the filters."""
         return NUMBER_FAMILY
 
+    @property
+    def linear(self) -> bool:
+        """Unless the logarithm is learned."""
+        return not self.log
+
     def to_learner(self, y: Array) -> Array:
         """The number or its logarithm."""
         return jnp.log(y) if self.log else y
+
+    def from_learner(self, y: Array) -> Array:
+        """The number itself; no larger than a double holds."""
+        return jnp.exp(jnp.clip(y, -700.0, 700.0)) if self.log else y
 
     def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
         """Mean (of a logarithm: the median), deviation and limits."""
@@ -88,12 +108,13 @@ class Number:
         filled = jnp.where(known, value, prediction.mean[0])
         log_prob = prediction.log_prob_one(filled) - (value if self.log else 0.0)
         mean, spread = prediction.mean[0], jnp.sqrt(prediction.cov[0, 0])
-        low, high = _limits(prediction, level)
+        few = prediction.heaviest(HEAVIEST)
+        low, high = _limits(few, level)
         if self.log:
             farthest = jnp.minimum(FARTHEST_LOG, 10 * spread)
             low, high = (jnp.exp(jnp.clip(end, mean - farthest, mean + farthest)) for end in (low, high))
             mean, spread = jnp.exp(mean), jnp.exp(mean) * jnp.minimum(spread, FARTHEST_LOG)
-        return _outcome(mean, spread, low, high, log_prob, prediction.cdf_one(filled), known)
+        return _outcome(mean, spread, low, high, log_prob, few.cdf_one(filled), known)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +123,7 @@ class Count:
 
     outputs = 1
     classes = 0
+    linear = False
 
     @property
     def family(self) -> Family:
@@ -109,6 +131,10 @@ class Count:
         return COUNT_FAMILY
 
     def to_learner(self, y: Array) -> Array:
+        """The count."""
+        return y
+
+    def from_learner(self, y: Array) -> Array:
         """The count."""
         return y
 
@@ -133,6 +159,7 @@ class Classes:
     """
 
     slots: int
+    linear = False
 
     @property
     def family(self) -> Family:
@@ -152,6 +179,10 @@ class Classes:
     def to_learner(self, y: Array) -> Array:
         """The family's own label of the class."""
         return y if self.slots == 2 else jnp.where(y == 0, self.slots - 1.0, y - 1)
+
+    def from_learner(self, y: Array) -> Array:
+        """The number of the class."""
+        return y if self.slots == 2 else jnp.where(y == self.slots - 1, 0.0, y + 1)
 
     def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
         """The probabilities of the classes, class 0 first."""

@@ -56,7 +56,7 @@ def test_plain_lines_without_a_terminal_and_a_report():
     answer = natkal(*LEARN)
     assert answer.exit_code == 0, answer.output
     assert "target   y: binary" in answer.stderr
-    assert "read 151 = learned 150 + rejected 1 + skipped 0" in answer.stdout
+    assert "read 151 = learned 150 (99.3%) + rejected 1 (0.7%) + skipped 0" in answer.stdout
     assert "\x1b" not in answer.output
     assert os.path.getsize("natkal-run/report.html") > 5000
     again = natkal(*LEARN)
@@ -75,7 +75,7 @@ def test_predict_learns_nothing_and_needs_no_labels(tmp_path):
     rows = list(csv.DictReader(io.StringIO(answer.stdout)))
     assert [row["line"] for row in rows] == ["2", "4"]
     assert rows[0]["predicted"] in ("0", "1")
-    assert "read 3 = predicted 2 + rejected 1 + skipped 0" in answer.stderr
+    assert "read 3 = predicted 2 (67%) + rejected 1 (33%) + skipped 0" in answer.stderr
     assert (tmp_path / "natkal-run" / checkpoint.CURRENT).read_bytes() == before
 
 

@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 
 from natkal.app.report import write_report
-from natkal.app.report.charts import Axes, short, ticks
+from natkal.app.report.charts import Axes, clipped, short, ticks
 from natkal.app.report.facts import coarser, effective_memory
+from natkal.app.report.targets import changes
+from natkal.app.session import class_scores
 from tests.app.support import csv_text, learn, table
 
 pytestmark = pytest.mark.float64
 VOID = {"meta", "link", "br"}
+CHARTS = 9
 
 
 class Checker(html.parser.HTMLParser):
@@ -58,10 +61,10 @@ def test_one_whole_file(page):
     assert checker.open == []
     assert checker.outside == []
     assert not re.search(r"https?://|@import|<script", text)
-    assert len(checker.marks) == 8
+    assert len(checker.marks) == CHARTS
     assert min(checker.marks) > 0
     assert "&lt;d&gt;.csv" in text
-    assert "read 301 = learned 300 + rejected 1 + skipped 0" in text
+    assert "read 301 = learned 300 (99.7%) + rejected 1 (0.3%) + skipped 0" in text
     assert "prefers-color-scheme:dark" in text
     assert len(text) < 200_000
 
@@ -74,6 +77,7 @@ def test_a_browser_shows_it(page, tmp_path, width):
     script = """<script>
     window.problems = []; window.onerror = (text) => problems.push(text);
     addEventListener('load', () => {
+      document.querySelectorAll('details').forEach((folded) => { folded.open = true; });
       const charts = [...document.querySelectorAll('svg')].map((chart) => chart.getBoundingClientRect());
       const answer = {problems, charts: charts.length, drawn: charts.filter((box) => box.width > 200 && box.height > 50
         && box.right <= innerWidth + 1).length, sideways: document.documentElement.scrollWidth - innerWidth};
@@ -88,7 +92,7 @@ def test_a_browser_shows_it(page, tmp_path, width):
     assert found, answer.stderr[-2000:]
     seen = json.loads(html.unescape(found.group(1)))
     assert seen["problems"] == []
-    assert seen["charts"] == seen["drawn"] == 8
+    assert seen["charts"] == seen["drawn"] == CHARTS
     assert seen["sideways"] <= 0
     assert "CONSOLE" not in answer.stderr
 
@@ -127,3 +131,31 @@ def test_coarser_windows_keep_the_mean():
     np.testing.assert_allclose(
         np.average(merged["log_loss"], weights=merged["rows"]), np.average(series["log_loss"], weights=rows)
     )
+
+
+def test_the_area_under_the_curve_and_the_scores_of_a_class():
+    """Against scikit-learn's definitions, counted pair by pair."""
+    rng = np.random.default_rng(0)
+    score = rng.integers(0, 200, size=300) / 200 + 0.001
+    label = (rng.uniform(size=300) < score).astype(float)
+    table, confusion = class_scores.empty_scores(), class_scores.empty_confusion()
+    class_scores.count_scores(table, label, score)
+    pairs = score[label == 1][:, None] - score[label == 0][None]
+    np.testing.assert_allclose(class_scores.auc(table), np.mean((pairs > 0) + 0.5 * (pairs == 0)), rtol=1e-12)
+    guess = (score > 0.5).astype(float)
+    class_scores.count_confusion(confusion, label, guess)
+    precision, recall = class_scores.precision_recall(confusion[:2, :2])
+    np.testing.assert_allclose(precision[1], label[guess == 1].mean())
+    np.testing.assert_allclose(recall[1], guess[label == 1].mean())
+
+
+def test_a_jump_of_the_loss_is_marked_once():
+    calm = 0.3 + 0.01 * np.random.default_rng(0).normal(size=40)
+    assert len(changes(calm)) == 0
+    assert changes(np.concatenate([calm, 0.3 + calm])).tolist() == [40]
+
+
+def test_names_that_are_cut_stay_apart():
+    names = [f"a_rather_long_name_of_a_column_{number}" for number in (1, 2)]
+    assert len({clipped(name) for name in names}) == 2
+    assert all(len(clipped(name)) <= 20 for name in names)

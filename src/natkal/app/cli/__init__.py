@@ -2,17 +2,34 @@
 
 import atexit
 import gc
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import natkal
+from natkal.app.cli.decide import decide
+from natkal.app.cli.forecast import forecast
 from natkal.app.cli.learn import learn
 from natkal.app.cli.plan import plan
 from natkal.app.cli.predict import predict
 from natkal.app.cli.report import report
+from natkal.app.cli.serve import serve
 from natkal.app.cli.stopping import watch
 from natkal.app.cli.verify import verify
+
+
+class Command(TyperCommand):
+    """A command whose flags are listed without a type: they take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, `--help` among them."""
+        found: list[Any] = list(super().get_params(ctx))
+        for param in found:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return found
+
 
 app = typer.Typer(
     name="natkal",
@@ -21,11 +38,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-app.command()(learn)
-app.command()(plan)
-app.command()(predict)
-app.command()(report)
-app.command()(verify)
+app.command(cls=Command)(decide)
+app.command(cls=Command)(learn)
+app.command(cls=Command)(plan)
+app.command(cls=Command)(predict)
+app.command(cls=Command)(forecast)
+app.command(cls=Command)(report)
+app.command(cls=Command)(serve)
+app.command(cls=Command)(verify)
 
 
 def _show_version(wanted: bool) -> bool:

@@ -65,58 +65,85 @@ class Missing(StrEnum):
 BASELINES = {True: "class frequencies", False: "mean so far"}
 
 
+def _in_panel(panel: str) -> Callable[..., Any]:
+    """Options of one group of `--help`; `metavar` is what to write behind one that takes a value."""
+
+    def option(metavar: str | None, text: str, *names: str, shown: bool = True, **checks: Any) -> Any:
+        return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, show_default=shown, **checks)
+
+    return option
+
+
+_data, _model, _run, _output = map(_in_panel, ("Data and target", "Model and learning", "Run", "Output"))
+
+
 def learn(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            help="CSV, JSONL, Parquet or Arrow files (.gz, .zst), a directory, - (standard input), @flights."
+            metavar="DATA",
+            help="CSV, JSONL, Parquet or Arrow files (.gz, .zst), a directory, - (standard input), @flights.",
         ),
     ] = None,
-    target: Annotated[list[str] | None, typer.Option(help="Column to predict; may be given several times.")] = None,
-    task: Annotated[Task | None, typer.Option(help="What the target is (default: inferred).")] = None,
+    # the data, and what is to be predicted
+    target: Annotated[list[str] | None, _data("COLUMN", "Column to predict; may be given several times.")] = None,
+    task: Annotated[Task | None, _data("TASK", f"What the target is: {', '.join(Task)} (default: inferred).")] = None,
     features: Annotated[
-        str, typer.Option(help="Columns to use: a,b:category,... or -c to leave some out (default: all).")
+        str, _data("COLUMNS", "Columns to use: a,b:category,... or -c to leave some out (default: all).", shown=False)
     ] = "",
-    classes: Annotated[str, typer.Option(help="All classes of the target (default: those of the first rows).")] = "",
-    missing: Annotated[Missing, typer.Option(help="A missing feature: its mean so far, or a reject.")] = Missing.impute,
-    encoding: Annotated[str, typer.Option(help="Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
-    decimal: Annotated[Decimal, typer.Option(help="Decimal sign, where a column leaves it open.")] = Decimal.auto,
+    classes: Annotated[
+        str, _data("NAMES", "All classes of the target (default: those of the first rows).", shown=False)
+    ] = "",
+    missing: Annotated[
+        Missing, _data("impute|reject", "A missing feature: its mean so far, or a reject.")
+    ] = Missing.impute,
+    encoding: Annotated[str, _data("NAME", "Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
+    decimal: Annotated[Decimal, _data("auto|.|,", "Decimal sign, where a column leaves it open.")] = Decimal.auto,
+    sample: Annotated[int, _data("ROWS", "Rows from which types are inferred (- waits for them).", min=1)] = 1000,
+    key: Annotated[str | None, _data("COLUMN", "Column of keys: one model for each.")] = None,
+    sequence: Annotated[
+        str | None, _data("COLUMN", "Column of sequences: where it changes, a model's memory starts again.")
+    ] = None,
+    row_id: Annotated[str | None, _data("COLUMN", "Column of row ids: labels may come later.", "--id")] = None,
+    label_delay: Annotated[int, _data("ROWS", "A row's label arrives this many rows after it.", min=0)] = 0,
+    # the model, and how it learns
     model: Annotated[
-        str, typer.Option(help="auto, linear, mlp:64,64, rnn:8, gru:8, lstm:8 or package.module:function.")
+        str, _model("MODEL", "auto, linear, mlp:64,64, rnn:8, gru:8, lstm:8 or package.module:function.")
     ] = "auto",
-    key: Annotated[str | None, typer.Option(help="Column of keys: one model for each.")] = None,
-    past: Annotated[str, typer.Option(help="Earlier targets as inputs: auto, none, or lags such as 1,2,48.")] = "auto",
+    past: Annotated[str, _model("LAGS", "Earlier targets as inputs: auto, none, or lags such as 1,2,48.")] = "auto",
     budget: Annotated[
         Budget,
-        typer.Option(help="fast: few members. auto: stop those that have lost. best: all of them, all the time."),
+        _model("fast|auto|best", "fast: few members. auto: stop those that have lost. best: all of them."),
     ] = Budget.auto,
-    sequence: Annotated[
-        str | None, typer.Option(help="Column of sequences: where it changes, a model's memory starts again.")
-    ] = None,
-    row_id: Annotated[str | None, typer.Option("--id", help="Column of row ids: labels may come later.")] = None,
-    label_delay: Annotated[int, typer.Option(min=0, help="A row's label arrives this many rows after it.")] = 0,
     learner: Annotated[
         LearnerKind | None,
-        typer.Option(help="auto: a bank of filters with nothing to tune. single: one filter, several times faster."),
+        _model("auto|single", "auto: a bank of filters with nothing to tune. single: one filter, far quicker."),
     ] = None,
     prior_scale: Annotated[
-        float | None, typer.Option(help="single: prior variance of a weight, times 1/fan-in (default 1).")
+        float | None, _model("NUMBER", "single: prior variance of a weight, times 1/fan-in (default 1).")
     ] = None,
     fading: Annotated[
-        float | None, typer.Option(help="single: share of the past forgotten at each row, in [0, 1) (default 3e-4).")
+        float | None, _model("SHARE", "single: share of the past forgotten at each row, in [0, 1) (default 3e-4).")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights.")] = 0,
-    sample: Annotated[int, typer.Option(min=1, help="Rows from which types are inferred (- waits for them).")] = 1000,
-    run: Annotated[Path, typer.Option(help="Folder for checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
-    predictions: Annotated[Path | None, typer.Option(help="Write every prediction here (.csv or .jsonl).")] = None,
-    metrics: Annotated[Path | None, typer.Option(help="Write the running metrics here (default: in the run).")] = None,
-    metrics_every: Annotated[int | None, typer.Option(min=1, help="Rows per line of metrics.")] = None,
-    checkpoint_every: Annotated[str, typer.Option(help="Rows (10000) or seconds (30s) between checkpoints.")] = "30s",
-    max_rejects: Annotated[int | None, typer.Option(min=0, help="Stop once more rows than this are rejected.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into the run.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    seed: Annotated[int, _model("NUMBER", "Seed of the first weights.", min=0)] = 0,
+    horizon: Annotated[
+        int | None, _model("ROWS", "Forecast so many rows ahead after each row, and score it.", min=1, max=10_000)
+    ] = None,
+    # the run
+    run: Annotated[Path, _run("FOLDER", "Folder for checkpoints, metrics, rejects, report.")] = Path("natkal-run"),
+    resume: Annotated[bool, _run(None, "Go on from the run's last checkpoint.", "--resume")] = False,
+    overwrite: Annotated[bool, _run(None, "Replace the run in the folder.", "--overwrite")] = False,
+    checkpoint_every: Annotated[
+        str, _run("ROWS|SECONDS", "Rows (10000) or seconds (30s) between checkpoints.")
+    ] = "30s",
+    max_rejects: Annotated[int | None, _run("ROWS", "Stop once more rows than this are rejected.", min=0)] = None,
+    # the output
+    predictions: Annotated[Path | None, _output("FILE", "Write every prediction here (.csv or .jsonl).")] = None,
+    metrics: Annotated[Path | None, _output("FILE", "Write the running metrics here (default: in the run).")] = None,
+    metrics_every: Annotated[int | None, _output("ROWS", "Rows per line of metrics.", min=1)] = None,
+    report: Annotated[bool, _output(None, "Write report.html into the run.", "--report/--no-report")] = True,
+    live: Annotated[bool, _output(None, "Show a live page of the run (needs natkal[serve]).", "--live")] = False,
+    as_json: Annotated[bool, _output(None, "Print one JSON object and nothing else.", "--json")] = False,
 ) -> None:
     """Learn from a stream: every row is predicted, then learned from. Leaves checkpoints, metrics and a report."""
     if not resume and not (data and target):
@@ -128,7 +155,7 @@ def learn(
         raise typer.BadParameter(f"must be positive, got {prior_scale:g}", param_hint="--prior-scale")
     if fading is not None and not 0 <= fading < 1:
         raise typer.BadParameter(f"must be in [0, 1), got {fading:g}", param_hint="--fading")
-    rows, seconds = _interval(checkpoint_every)
+    rows, seconds = interval(checkpoint_every)
 
     from natkal.app.runtime import command
     from natkal.app.settings import Settings
@@ -138,8 +165,8 @@ def learn(
         settings = Settings(
             targets=tuple(target or ()),
             task=None if task is None else task.value,
-            features=_names(features),
-            classes=_names(classes),
+            features=names(features),
+            classes=names(classes),
             missing=missing.value,
             encoding=encoding,
             decimal=decimal.value,
@@ -159,6 +186,7 @@ def learn(
             max_rejects=max_rejects,
             predictions=None if predictions is None else str(predictions.absolute()),
             metrics=None if metrics is None else str(metrics.absolute()),
+            horizon=horizon,
         )
         begin = _prepare(run, settings, data, resume, overwrite)
         with command():
@@ -170,15 +198,22 @@ def learn(
             with (
                 stop_on_signals(lambda number: f"stopped in the middle of a block; {hint}") as stopped,
                 stream_progress(source, rows_before, quiet=as_json) as progress,
+                _live_page(live) as tell,
             ):
+
+                def told(session: "Session") -> None:
+                    progress(session)
+                    tell(session)
+
                 done = session.run(
                     source,
                     first,
                     checkpoint_rows=rows,
                     checkpoint_seconds=seconds,
                     stop=lambda: stopped() is not None,
-                    report=progress,
+                    report=told,
                 )
+                tell(session, finished=True)
             taken = time.perf_counter() - started
             result = _result(session, source.files, taken, session.counts.read - rows_before, done)
             if report and done:
@@ -261,7 +296,28 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
-def _interval(text: str) -> tuple[int | None, float | None]:
+@contextmanager
+def _live_page(wanted: bool) -> Iterator[Callable[..., None]]:
+    """A page that shows the run while it learns, where it is wanted; what it is told of the run."""
+    if not wanted:
+        yield lambda session, finished=False: None
+        return
+    from natkal.app.cli.serve import check_installed
+
+    check_installed("--live")
+    from natkal.app.serve.live import live_page
+
+    with live_page() as (page, address):
+        err.print(f"live page: {address}", markup=False)
+        if err.is_terminal:
+            import webbrowser
+
+            webbrowser.open(address)
+        yield page.tell
+
+
+def interval(text: str) -> tuple[int | None, float | None]:
+    """Rows or seconds between checkpoints, whichever the text says."""
     try:
         if text.endswith("s"):
             seconds = float(text[:-1])
@@ -274,7 +330,8 @@ def _interval(text: str) -> tuple[int | None, float | None]:
     raise typer.BadParameter(f"write rows (10000) or seconds (30s), got {text!r}", param_hint="--checkpoint-every")
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names(text: str) -> tuple[str, ...]:
+    """The names in a list with commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -298,7 +355,7 @@ def _describe(session: "Session") -> None:
 
 def _result(session: "Session", files: list[str], seconds: float, rows: int, done: bool) -> dict[str, Any]:
     counts = session.counts
-    return {
+    result = {
         "command": "learn",
         "data": files,
         "run": str(session.folder),
@@ -318,15 +375,16 @@ def _result(session: "Session", files: list[str], seconds: float, rows: int, don
         "rows_per_second": round(rows / seconds, 1),
         "warnings": session.warnings(),
     }
+    if session.forecasts is not None:
+        result["forecasts"] = session.forecasts.summary()
+    return result
 
 
 def _print(result: dict[str, Any]) -> None:
-    rows = result["rows"]
-    out.print(
-        f"read {rows['read']:,} = learned {rows['learned']:,} + rejected {rows['rejected']:,} "
-        f"+ skipped {rows['skipped']:,}   {result['seconds']:.1f} s, {result['rows_per_second']:,.0f} rows/s",
-        soft_wrap=True,
-    )
+    from natkal.app.settings import Counts
+
+    counted = Counts(**result["rows"]).accounting()
+    out.print(f"{counted}   {result['seconds']:.1f} s, {result['rows_per_second']:,.0f} rows/s", soft_wrap=True)
     for part in result["targets"]:
         table = Table(title=f"{part['target']}, {part['rows']:,} rows, each predicted first", title_justify="left")
         table.add_column("")
@@ -339,7 +397,23 @@ def _print(result: dict[str, Any]) -> None:
             cells = ["" if other is None else f"{other:.4g}" for other in others]
             table.add_row(name.replace("_", " "), f"{value:.4g}", *cells)
         out.print(table)
+    if "forecasts" in result:
+        out.print(_forecast_table(result["forecasts"]))
     for warning in result["warnings"]:
         err.print(f"warning: {warning}", soft_wrap=True, style="yellow")
     if "report" in result:
         out.print(f"report: {result['report']}", soft_wrap=True)
+
+
+def _forecast_table(forecasts: dict[str, Any]) -> Table:
+    """A few of the steps ahead, the last among them."""
+    table = Table(title="forecasts, by rows ahead", title_justify="left")
+    titles = ("rows ahead", "mean absolute error", "same as last", "a period ago", "CRPS", "90% interval holds")
+    for name in titles:
+        table.add_column(name, justify="right")
+    last = forecasts["horizon"]
+    names = ("mean_absolute_error", "last_mean_absolute_error", "seasonal_mean_absolute_error", "crps", "coverage_90")
+    for one in forecasts["steps"]:
+        if one["rows"] and (one["step"] == last or one["step"] in (1, 2, 3, 6, 12, 24, 48, 96)):
+            table.add_row(str(one["step"]), *(f"{one[name]:.4g}" for name in names))
+    return table

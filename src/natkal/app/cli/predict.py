@@ -54,7 +54,4 @@ def predict(
             }
             print_json({"command": "predict", "checkpoint": str(checkpoint), "out": str(to), "rows": rows})
         else:
-            err.print(
-                f"read {counts.read:,} = predicted {counts.learned:,} + rejected {counts.rejected:,} "
-                f"+ skipped {counts.skipped:,}"
-            )
+            err.print(counts.accounting("predicted"))

@@ -55,22 +55,12 @@ def progress(total: int, unit: str, *, quiet: bool = False) -> Iterator[Report]:
 @contextmanager
 def stream_progress(source: Any, rows_before: int, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
     """For a stream: rows, rows/s, running loss and time left; a bar on a terminal, a line now and then elsewhere."""
-    started = shown = time.monotonic()
-
-    def note(session: Any, share: float | None) -> str:
-        seconds = time.monotonic() - started
-        rate = (session.counts.read - rows_before) / max(seconds, 1e-9)
-        losses = [part.totals["log_loss"] / part.scored for part in session.metrics.parts if part.scored]
-        text = f"{session.counts.read:,} rows  {rate:,.0f} rows/s"
-        if losses:
-            text += f"  log loss {sum(losses):.4f}"
-        if share:
-            text += f"  {seconds * (1 - share) / share:,.0f} s left"
-        return text
-
     if quiet:
         yield lambda session: None
         return
+    from natkal.app.session.pace import Pace
+
+    pace, shown = Pace(source, rows_before), time.monotonic()
     if err.is_terminal:
         with Progress(
             SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), console=err, transient=True
@@ -78,8 +68,7 @@ def stream_progress(source: Any, rows_before: int, *, quiet: bool) -> Iterator[C
             task = bar.add_task("", total=1.0)
 
             def advance(session: Any) -> None:
-                share = source.share()
-                bar.update(task, completed=share or 0.0, description=note(session, share))
+                bar.update(task, completed=source.share() or 0.0, description=pace.line(session))
 
             yield advance
     else:
@@ -88,7 +77,7 @@ def stream_progress(source: Any, rows_before: int, *, quiet: bool) -> Iterator[C
             nonlocal shown
             if time.monotonic() - shown >= 5:
                 shown = time.monotonic()
-                err.print(note(session, source.share()), soft_wrap=True)
+                err.print(pace.line(session), soft_wrap=True)
 
         yield line
 

@@ -59,13 +59,13 @@ class ArrowRows:
                 batch.validate(full=True)  # offsets and lengths in an Arrow file are used as they are otherwise
             part = batch.slice(first)
             start = self._done - part.num_rows
-            columns = {name: _column(part.column(place)) for place, name in enumerate(self.names)}
+            columns = {name: arrow_column(part.column(place)) for place, name in enumerate(self.names)}
             lines = np.arange(start + 1, self._done + 1, dtype=np.int64)
             return Rows(self._file, columns, lines, [], 0, Position(self._number, self._done, self._done + 1))
         return None
 
 
-def _column(array: Any) -> Column:
+def arrow_column(array: Any) -> Column:
     """An array where all are finite numbers that float64 holds exactly or rounds, otherwise a list of cells."""
     import pyarrow
     import pyarrow.types as types

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from natkal.app.reading.source import Source
+from natkal.app.reading.source import RowSource
 from natkal.app.settings import Settings
 from natkal.tabular.errors import StreamError, located
 from natkal.tabular.schema import Schema, infer
 from natkal.tabular.table import Rows
 
 
-def look(settings: Settings, source: Source) -> tuple[Schema, list[Rows]]:
+def look(settings: Settings, source: RowSource) -> tuple[Schema, list[Rows]]:
     """The schema of the first rows, and those rows, to be learned; the source then reads on in the background."""
     try:
         with located(lambda: f"the first rows of {source.files[0]}"):
@@ -26,6 +26,7 @@ def look(settings: Settings, source: Source) -> tuple[Schema, list[Rows]]:
                 apart=[settings.id] if settings.id else [],
                 decimal=settings.decimal,
                 open_columns=source.open_columns,
+                kinds=source.kinds,
             )
     except StreamError:
         source.close()
@@ -34,7 +35,7 @@ def look(settings: Settings, source: Source) -> tuple[Schema, list[Rows]]:
     return schema, first
 
 
-def _first(sample: int, source: Source) -> list[Rows]:
+def _first(sample: int, source: RowSource) -> list[Rows]:
     first: list[Rows] = []
     count = 0
     while count < sample:

@@ -36,6 +36,41 @@ class RowReader(Protocol):
         ...
 
 
+@runtime_checkable
+class RowSource(Protocol):
+    """Where a session's rows come from: files, a pipe, or data in memory.
+
+    `files` are as they were given, `names` as a checkpoint keeps them. `open_columns`: whether later rows may have
+    other columns. `kinds`: the kind of feature that a column's type says. `stop` is asked while waiting for rows.
+    """
+
+    files: list[str]
+    open_columns: bool
+    kinds: dict[str, str]
+    stop: Callable[[], bool]
+
+    @property
+    def names(self) -> list[str]:
+        """The files, so that they are found from any working directory."""
+        ...
+
+    def share(self) -> float | None:
+        """How much of the data has been taken, from 0 to 1; None where that cannot be known."""
+        ...
+
+    def read_ahead(self, numeric: Sequence[str]) -> None:
+        """From now on, read in the background where that helps; `numeric`: all columns in use, if numbers."""
+        ...
+
+    def read(self) -> Rows | None:
+        """The next rows, or None at the end."""
+        ...
+
+    def close(self) -> None:
+        """Read no more."""
+        ...
+
+
 def find_files(data: Sequence[str]) -> list[str]:
     """The files that DATA names: a file, several, everything known in a directory (by name), or "-"."""
     found: list[str] = []
@@ -109,9 +144,16 @@ class Source:
         """The columns of the first file, where its header or schema names them."""
         self.open_columns = False
         """Whether other columns may appear later; on standard input, known once a row was read."""
+        self.kinds: dict[str, str] = {}
+        """The kind of feature that a column's type says; cells of text say nothing beyond themselves."""
         plain = all(Path(name).is_file() and Path(name).suffix.lower() in TEXT for name in files)
         self._sizes = [Path(name).stat().st_size for name in files] if plain and self._encoding == UTF8 else []
         self._check()
+
+    @property
+    def names(self) -> list[str]:
+        """The files, so that they are found from any working directory."""
+        return [name if name == STDIN else str(Path(name).absolute()) for name in self.files]
 
     def share(self) -> float | None:
         """How much of the data has been taken, from 0 to 1; None where that cannot be known (pipes, compression)."""

@@ -1,18 +1,38 @@
 """What a run looks like: one HTML file that needs nothing else."""
 
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from natkal.app.report.facts import gather
+from natkal.app.report.fans import MAX_FANS
 from natkal.app.report.page import page
+from natkal.app.session.forecasting import Forecast, forecasts
 from natkal.app.session.session import Session
 
 
-def write_report(session: Session, path: Path | None = None, *, seconds: float | None = None) -> Path:
+def write_report(
+    session: Session,
+    path: Path | None = None,
+    *,
+    seconds: float | None = None,
+    fans: Sequence[Forecast] | None = None,
+) -> Path:
     """Write the report of a run, `report.html` in its folder unless told otherwise; returns where."""
     where = session.folder / "report.html" if path is None else path
     where.parent.mkdir(parents=True, exist_ok=True)
-    where.write_text(page(session, gather(session), seconds), encoding="utf-8")
+    where.write_text(report_text(session, seconds=seconds, fans=fans), encoding="utf-8")
     return where
 
 
-__all__ = ["write_report"]
+def report_text(session: Session, *, seconds: float | None = None, fans: Sequence[Forecast] | None = None) -> str:
+    """The report of a run as one HTML document.
+
+    `fans` are forecasts to show; a run that scores forecasts shows those after its last row unless given.
+    """
+    if fans is None and session.settings.horizon is not None:
+        fans = list(islice(forecasts(session, session.settings.horizon), MAX_FANS))
+    return page(session, gather(session), seconds, fans or [])
+
+
+__all__ = ["report_text", "write_report"]

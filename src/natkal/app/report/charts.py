@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 
 WIDTH, HEIGHT = 480, 250
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 34
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 38
 Number = int | float
 POINTS = 400
 """A line is drawn through at most this many points."""
@@ -47,6 +47,25 @@ class Axes:
         path = " ".join("{:.1f},{:.1f}".format(*self.place(*point)) for point in [*points[::step], *points[-1:]])
         if points:
             self._add(f'<polyline class="line {kind}" points="{path}"><title>{escape(name)}</title></polyline>')
+
+    def values(self, x: Sequence[Number], y: Sequence[Number], name: str, y_format: str = "") -> None:
+        """Points that are not drawn and tell their value where the pointer rests on them."""
+        for a, b in zip(x, y, strict=True):
+            if math.isfinite(a) and math.isfinite(b):
+                across, up = self.place(a, b)
+                text = escape(f"{name}: {short(b, y_format)} at {short(a)}")
+                self._parts.append(
+                    f'<circle class="value" cx="{across:.1f}" cy="{up:.1f}" r="7"><title>{text}</title></circle>'
+                )
+
+    def marks_at(self, x: Sequence[Number], name: str) -> None:
+        """Upright lines at these places."""
+        for a in x:
+            across, _ = self.place(a, 1.0)
+            self._add(
+                f'<line class="mark" x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}">'
+                f"<title>{escape(name)} at {short(a)}</title></line>"
+            )
 
     def band(self, x: Sequence[Number], low: Sequence[Number], high: Sequence[Number], kind: str) -> None:
         """The area between two lines."""
@@ -108,16 +127,16 @@ class Axes:
 
 def bars(names: Sequence[str], values: Sequence[Number], title: str) -> str:
     """Horizontal bars, one for each name, the longest filling the width."""
-    row, left = 22, 150
+    row, left = 24, 170
     height = row * len(names) + 8
     longest = max([*values, 1e-300])
     parts = []
     for i, (name, value) in enumerate(zip(names, values, strict=True)):
         top = 4 + i * row
         length = (WIDTH - left - 60) * value / longest
-        label = name if len(name) <= 22 else name[:21] + "…"
         parts.append(
-            f'<text class="tick" x="{left - 8}" y="{top + 15}" text-anchor="end">{escape(label)}</text>'
+            f'<text class="tick" x="{left - 8}" y="{top + 15}" text-anchor="end">{escape(clipped(name))}'
+            f"<title>{escape(name)}</title></text>"
             f'<rect class="bar" x="{left}" y="{top + 3}" width="{max(length, 1):.1f}" height="{row - 7}" rx="2"/>'
             f'<text class="tick" x="{left + length + 6:.1f}" y="{top + 15}">{short(value)}</text>'
         )
@@ -125,6 +144,14 @@ def bars(names: Sequence[str], values: Sequence[Number], title: str) -> str:
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}" data-marks="{len(names)}">'
         f"{''.join(parts)}</svg>"
     )
+
+
+def clipped(name: str, longest: int = 20) -> str:
+    """A name short enough for a label: its beginning and its end, which is where long names differ."""
+    if len(name) <= longest:
+        return name
+    end = longest * 2 // 5
+    return f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
 def ticks(low: Number, high: Number, *, about: int = 5, whole: bool = False) -> list[Number]:

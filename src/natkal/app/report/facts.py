@@ -117,7 +117,7 @@ def relevance(session: Session) -> dict[str, float]:
 
     def loss(numbers: np.ndarray) -> float:
         rows = session.learner.rows(numbers, observed, tell_past=False)
-        told = session.learner.predict(rows)
+        told = session.learner.predict(rows, limits=False)
         return float(-np.nanmean(told.outcomes[0].log_prob))
 
     usual = loss(inputs)

@@ -1,6 +1,6 @@
 """The page: one HTML file with everything in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -8,27 +8,19 @@ from typing import Any
 import numpy as np
 
 import natkal
-from natkal.app.report.charts import Axes, bars, short, span
-from natkal.app.report.facts import Facts, calibration
-from natkal.app.session.metrics import TargetMetrics
+from natkal.app.report.charts import Axes, bars, short
+from natkal.app.report.facts import Facts
+from natkal.app.report.fans import pictures
+from natkal.app.report.figures import figure
+from natkal.app.report.targets import NAMES, target_section
+from natkal.app.session.forecasting import Forecast
 from natkal.app.session.session import Session
 
-NAMES = {
-    "log_loss": "log loss",
-    "accuracy": "accuracy",
-    "mean_absolute_error": "mean absolute error",
-    "coverage_90": "rows inside their 90% interval",
-}
 
-NORMAL_90 = 1.645
-FEW = 80
-"""How many of the last rows the picture of predicted and observed numbers shows."""
-
-
-def page(session: Session, facts: Facts, seconds: float | None) -> str:
+def page(session: Session, facts: Facts, seconds: float | None, fans: Sequence[Forecast]) -> str:
     """The whole document."""
     style = (files("natkal.app.report") / "style.css").read_text()
-    targets = [_target(session, facts, position) for position in range(len(session.metrics.parts))]
+    targets = [target_section(session, facts, position) for position in range(len(session.metrics.parts))]
     names = ", ".join(part.target.name for part in session.metrics.parts)
     data = ", ".join(name.rpartition("/")[2] for name in session.files)
     return (
@@ -40,6 +32,7 @@ def page(session: Session, facts: Facts, seconds: float | None) -> str:
         f"<h1>Predicting {escape(names)} from {escape(data)}</h1>"
         f'<p class="muted">{session.counts.learned:,} rows learned one at a time, each predicted first.</p>\n'
         + _tiles(session, seconds)
+        + _fans(session, fans)
         + "".join(targets)
         + _knowledge(session, facts)
         + _views(session, facts)
@@ -61,6 +54,8 @@ def _tiles(session: Session, seconds: float | None) -> str:
                 form = ".1%" if name == "accuracy" else ""
                 base = summary[f"baseline_{name}"]
                 tiles.append((_value(summary[name], form), prefix + NAMES[name], f"baseline {_value(base, form)}"))
+        if "auc" in summary:
+            tiles.append((_value(summary["auc"]), f"{prefix}AUC", "0.5 is chance"))
     tiles.append((f"{counts.learned:,}", "rows learned", f"of {counts.read:,} read"))
     tiles.append((f"{counts.rejected:,}", "rows rejected", f"{counts.skipped:,} skipped"))
     if seconds:
@@ -69,74 +64,9 @@ def _tiles(session: Session, seconds: float | None) -> str:
     return f'<div class="tiles">{cells}</div>\n'
 
 
-def _target(session: Session, facts: Facts, position: int) -> str:
-    part = session.metrics.parts[position]
-    prefix = f"{part.target.name}." if len(session.metrics.parts) > 1 else ""
-    title = f"{part.target.name}, {part.target.task}"
-    charts = [_running(facts.series, prefix, "log_loss", "Log loss as it learned")]
-    main = "accuracy" if part.classes else "mean_absolute_error"
-    charts.append(_running(facts.series, prefix, main, f"{NAMES[main].capitalize()} as it learned"))
-    charts.append(_calibration(part))
-    charts.append(_recent(session, part, position))
-    return f'<h2>{escape(title)}</h2><div class="grid2">{"".join(charts)}</div>\n'
-
-
-def _running(series: Mapping[str, np.ndarray], prefix: str, name: str, title: str) -> str:
-    x, y = series.get("row", np.zeros(0)), series.get(prefix + name, np.zeros(0))
-    base = series.get(f"{prefix}baseline_{name}", np.zeros(0))
-    low, high = span(y, base, trim=0.01)
-    form = ".0%" if name == "accuracy" else ""
-    axes = Axes((0, max(span(x)[1], 1)), (low, high), x_label="rows", y_format=form)
-    axes.line(x.tolist(), base.tolist(), "base", name="baseline")
-    axes.line(x.tolist(), y.tolist(), "own", name=name.replace("_", " "))
-    note = "class frequencies so far" if name in ("accuracy",) else "what the earlier rows say without the features"
-    return _figure(title, axes.svg(title), [("", "natkal"), ("base", f"baseline: {note}")], "")
-
-
-def _calibration(part: TargetMetrics) -> str:
-    table = calibration(part)
-    if part.classes:
-        axes = Axes((0, 1), (0, 1), x_label="predicted probability")
-        axes.line([0, 1], [0, 1], "ideal", name="as predicted")
-        sizes = 3 + 9 * np.sqrt(table["rows"] / max(table["rows"].max(), 1))
-        axes.dots(table["probability"].tolist(), table["hits"].tolist(), "dot", sizes.tolist())
-        what = f"of {part.target.classes[1]}" if part.classes == 2 else "of the most probable class"
-        note = f"Probability {what}, in tenths; larger dots stand for more rows."
-        return _figure("Calibration", axes.svg("Calibration"), [("ideal", "as often as predicted")], note)
-    share = table["share"]
-    axes = Axes((0, 1), (0, max(0.2, float(share.max()))), x_label="tenth of the predicted law", y_format=".0%")
-    axes.columns((np.arange(10) / 10 + 0.05).tolist(), share.tolist(), 0.085, "bar")
-    axes.line([0, 1], [0.1, 0.1], "ideal", name="as predicted")
-    note = "Where the observed value fell in its predicted law: one tenth of the rows in each, if all is right."
-    return _figure("Calibration", axes.svg("Calibration"), [("ideal", "as often as predicted")], note)
-
-
-def _recent(session: Session, part: TargetMetrics, position: int) -> str:
-    rows = session.metrics.columns(session.metrics.recent, position)
-    y, last = rows.observed, session.metrics.row
-    x = np.arange(last - len(y) + 1, last + 1)
-    if not len(x):
-        return ""
-    if part.classes:
-        seen = y if part.classes == 2 else (rows.guess == y).astype(float)
-        axes = Axes((float(x[0]), float(x[-1])), (0, 1), x_label="row")
-        axes.line(x.tolist(), rows.spread.tolist(), "own", name="probability")
-        axes.dots(x.tolist(), np.where(np.isnan(y), np.nan, seen).tolist(), "seen")
-        name = part.target.classes[1] if part.classes == 2 else "the most probable class"
-        key = [("", f"probability of {name}"), ("point", "what came (1: yes, 0: no)")]
-        return _figure("The last rows", axes.svg("The last rows"), key, "")
-    guess, spread, y, x = rows.guess[-FEW:], rows.spread[-FEW:], y[-FEW:], x[-FEW:]  # more would hide the intervals
-    low, high = rows.low[-FEW:], rows.high[-FEW:]
-    exact = bool(np.isfinite(low).all())
-    if not exact:
-        low, high = guess - NORMAL_90 * spread, guess + NORMAL_90 * spread
-    axes = Axes((float(x[0]), float(x[-1])), span(low, high, y, trim=0.002), x_label="row")
-    axes.band(x.tolist(), low.tolist(), high.tolist(), "band")
-    axes.line(x.tolist(), guess.tolist(), "own", name="predicted")
-    axes.dots(x.tolist(), y.tolist(), "seen")
-    band = "90% interval" if exact else "1.64 standard deviations"
-    key = [("", "predicted"), ("area", band), ("point", "observed")]
-    return _figure("Predicted and observed, the last rows", axes.svg("Predicted and observed"), key, "")
+def _fans(session: Session, fans: Sequence[Forecast]) -> str:
+    charts = "".join(figure(*picture) for picture in pictures(session, fans))
+    return f'<h2>Forecasts</h2><div class="grid2">{charts}</div>\n' if charts else ""
 
 
 def _knowledge(session: Session, facts: Facts) -> str:
@@ -145,20 +75,14 @@ def _knowledge(session: Session, facts: Facts) -> str:
         top = list(facts.relevance.items())[:14]
         chart = bars([name for name, _ in top], [value for _, value in top], "Feature relevance")
         note = "How much log loss, in nats a row, is lost on the last rows when the column is shuffled among them."
-        charts.append(_figure("Feature relevance", chart, [], note))
+        charts.append(figure("Feature relevance", chart, [], note))
     rows, memory = facts.memory
     axes = Axes((0, float(rows[-1])), (0, float(memory.max()) * 1.05), x_label="rows")
     axes.line(rows.tolist(), memory.tolist(), "own", name="effective memory")
     note = f"How many rows count in what is known now, 1/η: {short(float(memory[-1]))} at the end."
-    charts.append(_figure("Effective memory", axes.svg("Effective memory"), [], note))
+    charts.append(figure("Effective memory", axes.svg("Effective memory"), [], note))
     if facts.weights:
         charts.append(_weights(facts))
-    if facts.spectrum is not None:
-        values = np.sort(facts.spectrum)[::-1]
-        axes = Axes((1, len(values)), (float(values[-1]), float(values[0])), x_label="direction", log_y=True)
-        axes.line(np.arange(1, len(values) + 1).tolist(), values.tolist(), "own", name="eigenvalue")
-        note = "Eigenvalues of J: the data decide the large directions, the prior the small ones."
-        charts.append(_figure("Spectrum of the Fisher matrix", axes.svg("Spectrum of the Fisher matrix"), [], note))
     whose = f" (key {next(iter(session.learner.keys))})" if session.learner.keys else ""
     return f'<h2>What was learned{escape(whose)}</h2><div class="grid2">{"".join(charts)}</div>\n'
 
@@ -175,7 +99,7 @@ def _weights(facts: Facts) -> str:
         below = above
     key = [(f"area s{min(number, 5)}", name.replace("prior ", "prior ×")) for number, name in enumerate(order)]
     note = "How much each filter had to say: filters differ in prior (times 1/fan-in) and fading, the data weigh them."
-    return _figure("Weights of the bank", axes.svg("Weights of the bank"), key, note)
+    return figure("Weights of the bank", axes.svg("Weights of the bank"), key, note)
 
 
 def _views(session: Session, facts: Facts) -> str:
@@ -194,16 +118,26 @@ def _views(session: Session, facts: Facts) -> str:
     body = "".join(f"<tr><th>{a}</th><td>{b}</td><td>{c}</td></tr>" for a, b, c in rows)
     whose = ": the filter with the largest weight" if facts.weights else ""
     return (
-        f"<h2>Two views of the same learner{whose}</h2><figure class=wide><table><thead><tr><th></th>"
-        f"<th>Kalman filter</th><th>online natural gradient</th></tr></thead><tbody>{body}</tbody></table></figure>\n"
+        f"<details><summary>Two views of the same learner{whose}</summary>"
+        "<figure class=wide><table><thead><tr><th></th>"
+        f"<th>Kalman filter</th><th>online natural gradient</th></tr></thead><tbody>{body}</tbody></table></figure>"
+        f'<div class="grid2">{_spectrum(facts)}</div></details>\n'
     )
+
+
+def _spectrum(facts: Facts) -> str:
+    if facts.spectrum is None:
+        return ""
+    values = np.sort(facts.spectrum)[::-1]
+    axes = Axes((1, len(values)), (float(values[-1]), float(values[0])), x_label="direction", log_y=True)
+    axes.line(np.arange(1, len(values) + 1).tolist(), values.tolist(), "own", name="eigenvalue")
+    note = "Eigenvalues of J: the data decide the large directions, the prior the small ones."
+    return figure("Spectrum of the Fisher matrix", axes.svg("Spectrum of the Fisher matrix"), [], note)
 
 
 def _rejects(session: Session) -> str:
     counts = session.counts
-    line = (
-        f"read {counts.read:,} = learned {counts.learned:,} + rejected {counts.rejected:,} + skipped {counts.skipped:,}"
-    )
+    line = counts.accounting()
     body = "".join(
         f'<tr><td>{escape(reason)}</td><td class="n">{count:,}</td></tr>'
         for reason, count in sorted(session.reasons.items(), key=lambda entry: -entry[1])[:20]
@@ -223,15 +157,8 @@ def _settings(session: Session) -> str:
     return f"<h2>Settings</h2><figure class=wide><table>{body}</table></figure>\n"
 
 
-def _figure(title: str, chart: str, key: Sequence[tuple[str, str]], note: str) -> str:
-    marks = "".join(f'<span><i class="{kind}"></i>{escape(text)}</span>' for kind, text in key)
-    legend = f'<div class="key">{marks}</div>' if marks else ""
-    caption = f"<figcaption>{escape(note)}</figcaption>" if note else ""
-    return f"<figure><h3>{escape(title)}</h3>{legend}{chart}{caption}</figure>"
-
-
 def _value(value: float, form: str = "") -> str:
-    return format(value, form) if form else f"{value:.4g}"
+    return short(value, form)
 
 
 def _plain(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from natkal.app.session import class_scores
 from natkal.tabular.schema import Target
 from natkal.tabular.tasks import Outcome, point_of
 
@@ -66,6 +67,8 @@ class TargetMetrics:
         self.last = np.full(1, np.nan)
         self.repeats = np.ones(2)
         self.calibration = np.zeros((BINS, 3))
+        self.confusion = class_scores.empty_confusion() if target.classes else np.zeros((0, 0))
+        self.scores = class_scores.empty_scores() if target.classes else np.zeros((0, 0))
 
     @property
     def classes(self) -> int:
@@ -81,6 +84,8 @@ class TargetMetrics:
             "last": self.last,
             "repeats": self.repeats,
             "calibration": self.calibration,
+            "confusion": self.confusion,
+            "scores": self.scores,
         }
 
     def restore(self, totals: dict[str, float], scored: int, arrays: dict[str, np.ndarray]) -> None:
@@ -134,7 +139,9 @@ class TargetMetrics:
             for prefix in ("", "last_"):
                 share = means[f"{prefix}mean_squared_error"] / means["baseline_mean_squared_error"]
                 means[f"{prefix}r2"] = 1 - share
-        return {"target": self.target.name, "task": self.target.task, "rows": self.scored, **means}
+        area = class_scores.auc(self.scores) if self.classes == 2 else None
+        areas = {} if area is None else {"auc": area}
+        return {"target": self.target.name, "task": self.target.task, "rows": self.scored, **means, **areas}
 
     def _baseline(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Class frequencies so far, or the mean and variance so far: log p and the guess, from earlier rows alone."""
@@ -193,6 +200,9 @@ class TargetMetrics:
             where = np.clip((rows.spread * BINS).astype(int), 0, BINS - 1)
             for column, values in enumerate((np.ones_like(hit), rows.spread, hit)):
                 self.calibration[:, column] += np.bincount(where, values, BINS)
+            class_scores.count_confusion(self.confusion, y, rows.guess)
+            if self.classes == 2:
+                class_scores.count_scores(self.scores, y, rows.spread)
             return
         where = np.clip((np.nan_to_num(rows.rank, nan=0.5) * BINS).astype(int), 0, BINS - 1)
         self.calibration[:, 0] += np.bincount(where, minlength=BINS)

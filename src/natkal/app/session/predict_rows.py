@@ -1,15 +1,34 @@
 """Predictions from a checkpoint for rows that come without labels, learning nothing."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from natkal.app.reading.source import Source
+from natkal.app.reading.source import RowSource
 from natkal.app.session import checkpoint
 from natkal.app.session.outputs import Appender
 from natkal.app.session.predictions import PredictionFormat
 from natkal.app.session.session import Session
 from natkal.app.settings import Counts
 from natkal.tabular.errors import StreamError
+from natkal.tabular.features import Encoded, Encoder
+from natkal.tabular.loop import Told
+from natkal.tabular.schema import Target
+from natkal.tabular.table import Rows
+from natkal.tabular.tasks import LEVEL
+
+
+class Predicted(NamedTuple):
+    """Some rows, what of them could be used, and the predictions for that; `told` is None where nothing could.
+
+    `targets` are as these rows have them: a class that only they have is among them.
+    """
+
+    rows: Rows
+    encoded: Encoded
+    told: Told | None
+    targets: tuple[Target, ...]
 
 
 def load(where: Path, model: str | None) -> Session:
@@ -23,38 +42,55 @@ def load(where: Path, model: str | None) -> Session:
     return session
 
 
-def predict_rows(
-    session: Session, source: Source, to: Path | None, rejects: Path | None, *, impute: bool
-) -> tuple[Counts, list[str]]:
-    """Predict every row into a file, or as lines of CSV where none is given. Predicted rows count as learned.
+def predictions(
+    session: Session, source: RowSource, *, impute: bool = False, level: float = LEVEL
+) -> Iterator[Predicted]:
+    """The predictions for all rows, block by block. The session is as before once all of them are taken.
 
-    A file that lacks a column the model was trained on is refused, unless its values are to be imputed.
+    A source that lacks a column the model was trained on is refused, unless its values are to be imputed.
     """
+    encoder = Encoder(session.schema, session.encoder.vocabularies)
+    learner = session.learner
+    state, keys, sequences = learner.state, dict(learner.keys), dict(session.sequences)
+    try:
+        while (rows := source.read()) is not None:
+            missing = encoder.missing_columns(rows.columns)
+            if missing and not impute:
+                names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+                raise StreamError(
+                    f"{rows.file}: has no column {names}, which the model was trained on; "
+                    "--missing-columns impute predicts without"
+                )
+            encoded = encoder.encode(rows)
+            told = None
+            if len(encoded.inputs):
+                asked = learner.rows(encoded.inputs, keys=encoded.keys)
+                told = learner.predict(asked, keys=encoded.keys, resets=session.resets(encoded), level=level)
+            yield Predicted(rows, encoded, told, encoder.schema.targets)
+    finally:
+        learner.state, learner.keys, session.sequences = state, keys, sequences
+        source.close()
+
+
+def predict_rows(
+    session: Session, source: RowSource, to: Path | None, rejects: Path | None, *, impute: bool
+) -> tuple[Counts, list[str]]:
+    """Predict every row into a file, or as lines of CSV where none is given. Predicted rows count as learned."""
     form = PredictionFormat(session.schema.targets, json_lines=to is not None and "json" in to.suffix)
     output = None if to is None else Appender(to, first=form.header)
     rejected = None if rejects is None else Appender(rejects)
     lines = [form.header] if output is None else []
     counts = Counts()
-    while (rows := source.read()) is not None:
-        missing = session.encoder.missing_columns(rows.columns)
-        if missing and not impute:
-            names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-            raise StreamError(
-                f"{rows.file}: has no column {names}, which the model was trained on; "
-                "--missing-columns impute predicts without"
-            )
-        encoded = session.encoder.encode(rows)
+    for rows, encoded, told, targets in predictions(session, source, impute=impute):
         counts.read += rows.read
         counts.skipped += rows.blank
         counts.rejected += len(encoded.rejects)
         counts.learned += len(encoded.inputs)
         if rejected is not None:
             rejected.write("".join(json.dumps(reject._asdict()) + "\n" for reject in encoded.rejects))
-        if not len(encoded.inputs):
+        if told is None:
             continue
-        asked = session.learner.rows(encoded.inputs, keys=encoded.keys)
-        told = session.learner.predict(asked, keys=encoded.keys, resets=session.resets(encoded))
-        text = form.write(encoded.lines, session.schema.targets, told.outcomes, encoded.targets)
+        text = form.write(encoded.lines, targets, told.outcomes, encoded.targets)
         if output is None:
             lines.append(text)
         else:

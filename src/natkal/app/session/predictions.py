@@ -69,6 +69,25 @@ class PredictionFormat:
         return [names[int(value)] if value == value else nothing for value in values.tolist()]
 
 
+def prediction_columns(
+    targets: Sequence[Target], outcomes: Sequence[Outcome], level: float
+) -> dict[str, np.ndarray | list[str]]:
+    """The predictions of some rows as columns: the value to bet on, and its limits or the probability of each class."""
+    columns: dict[str, np.ndarray | list[str]] = {}
+    for target, outcome in zip(targets, outcomes, strict=True):
+        prefix = f"{target.name}." if len(targets) > 1 else ""
+        guess = point_of(target.task, outcome)
+        if target.classes:
+            columns[f"{prefix}predicted"] = [target.classes[int(number)] for number in guess]
+            for number, name in enumerate(target.classes):
+                columns[f"{prefix}p({name})"] = outcome.probabilities[:, number]
+        else:
+            share = f"{100 * level:g}"
+            columns[f"{prefix}predicted"] = guess
+            columns |= {f"{prefix}low_{share}": outcome.low, f"{prefix}high_{share}": outcome.high}
+    return columns
+
+
 def quoted(text: str) -> str:
     """A cell of a CSV file."""
     if any(mark in text for mark in ',"\n\r'):

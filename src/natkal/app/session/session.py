@@ -1,5 +1,7 @@
 """A run from its first row to its last: read, check, predict, learn, write, and keep a checkpoint to go on from."""
 
+import csv
+import io
 import json
 import time
 from collections import OrderedDict, deque
@@ -10,15 +12,17 @@ from typing import Any
 import numpy as np
 
 from natkal.app.reading.first_rows import look
-from natkal.app.reading.source import STDIN, Source
+from natkal.app.reading.source import STDIN, RowSource
 from natkal.app.session import checkpoint, snapshot
+from natkal.app.session.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
 from natkal.app.session.metrics import RECENT, Metrics, record
 from natkal.app.session.outputs import Appender
 from natkal.app.session.predictions import PredictionFormat
 from natkal.app.settings import Counts, Settings
+from natkal.tabular.clock import Clock
 from natkal.tabular.errors import Stopped, StreamError
 from natkal.tabular.features import Encoded, Encoder
-from natkal.tabular.loop import Pending, Row
+from natkal.tabular.loop import Pending, Row, Told
 from natkal.tabular.schema import Schema, Target
 from natkal.tabular.table import Position, Reject, Rows
 from natkal.tabular.table_learner import TableLearner, TargetShape
@@ -51,7 +55,11 @@ class Session:
         self.sequences: dict[str, str] = {}
         """The sequence that each key's last row belonged to (under "" where there are no keys)."""
         self.held: OrderedDict[str, np.ndarray] = OrderedDict()
+        """Rows that wait for their label under their id: the past targets of each (NaN in a file's run), its inputs."""
         self.recent_inputs = np.zeros((0, encoder.width))
+        self.clock = Clock()
+        """The columns that go on by themselves, for forecasts."""
+        self.forecasts = None if settings.horizon is None else ForecastScores(settings.horizon)
         self.outputs: dict[str, Appender] = {}
         self.series: list[dict[str, int | float]] = []
         """The figures of the windows that this process has closed."""
@@ -66,7 +74,7 @@ class Session:
 
     @classmethod
     def begin(
-        cls, folder: Path, settings: Settings, source: Source, looked: tuple[Schema, list[Rows]] | None = None
+        cls, folder: Path, settings: Settings, source: RowSource, looked: tuple[Schema, list[Rows]] | None = None
     ) -> tuple["Session", list[Rows]]:
         """A new run: the schema comes from the first rows (`look`), which are returned to be learned."""
         schema, first = look(settings, source) if looked is None else looked
@@ -74,8 +82,10 @@ class Session:
             check_memory(settings)
             encoder = Encoder(schema)
             session = cls(folder, settings, encoder, make_learner(settings, encoder))
-            session.files = [name if name == STDIN else str(Path(name).absolute()) for name in source.files]
-            session._open({})
+            if session.forecasts is not None:
+                check_scorable(session)
+            session.files = list(source.names)
+            session.open_outputs({})
         except StreamError:
             source.close()
             raise
@@ -92,7 +102,7 @@ class Session:
         path, header, arrays, warning = found
         session = cls.restored(path, header, arrays, folder, model)
         if open_outputs:
-            session._open(header["outputs"])
+            session.open_outputs(header["outputs"])
         return session, warning
 
     @classmethod
@@ -105,7 +115,7 @@ class Session:
         session.files, session.counts, session.reasons = kept.files, kept.counts, kept.reasons
         session.position, session.sequences = kept.position, kept.sequences
         session.queue, session.held, session.recent_inputs = kept.queue, kept.held, kept.recent_inputs
-        session.metrics = kept.metrics
+        session.metrics, session.clock, session.forecasts = kept.metrics, kept.clock, kept.forecasts
         session.format = PredictionFormat(session.schema.targets, kept.predicted, json_lines=session.format.json_lines)
         return session
 
@@ -113,7 +123,7 @@ class Session:
 
     def run(
         self,
-        source: Source,
+        source: RowSource,
         first: list[Rows],
         *,
         checkpoint_rows: int | None = None,
@@ -164,10 +174,16 @@ class Session:
             self._settle_all()
             self.learner.add_features(self.encoder.scaled[before:].tolist())
             self.recent_inputs = _wider(self.recent_inputs, self.encoder.width)
-        self._take(rows.part(first, len(rows)) if first else rows)
+        rest = rows.part(first, len(rows)) if first else rows
+        if self.forecasts is None or not len(rest):
+            self._take(rest)
+            return
+        for row in range(len(rest)):
+            self._take(rest.part(row, row + 1))
 
     def _take(self, rows: Rows) -> None:
         encoded = self.encoder.encode(rows)
+        self._tell_clock(rows, encoded)
         self.counts.read += rows.read
         self.counts.skipped += rows.blank
         self._reject(encoded.rejects)
@@ -178,25 +194,32 @@ class Session:
         learned = int(present.sum())
         self.counts.learned += learned
         self.counts.skipped += len(encoded.inputs) - learned
-        for part in self._by_classes(encoded):
+        for part in by_classes(encoded, self.learner, self._add_classes):
             self._learn(part)
+        if self.forecasts is not None:
+            self._forecast(self.forecasts, encoded)
         if rows.file == STDIN:
             self._settle_all()
 
-    def _by_classes(self, encoded: Encoded) -> Iterator[Encoded]:
-        """The rows in parts that there is room for: a class beyond it makes more, from its first row on."""
-        first = 0
-        while first < len(encoded.targets):
-            room = np.array([target.classes or np.inf for target in self.learner.targets])
-            beyond = np.nan_to_num(encoded.targets[first:]) >= room[None]
-            last = first + (int(np.argmax(beyond.any(axis=1))) if beyond.any() else len(beyond))
-            if last > first:
-                yield _part(encoded, slice(first, last))
-            if last < len(encoded.targets):
-                for position in np.flatnonzero(beyond[last - first]):
-                    self._settle_all()
-                    self.learner.add_classes(int(position), int(encoded.targets[last, position]) + 1)
-            first = last
+    def _tell_clock(self, rows: Rows, encoded: Encoded) -> None:
+        places = {int(line): row for row, line in enumerate(rows.lines)} if encoded.rejects else None
+        good = range(len(rows)) if places is None else [places[int(line)] for line in encoded.lines]
+        self.clock.observe(self.schema.features, rows.columns, good, encoded.keys)
+
+    def _forecast(self, forecasts: ForecastScores, encoded: Encoded) -> None:
+        """Score what was expected of these rows (one of them, or none), and expect the next ones."""
+        for row, (line, y) in enumerate(zip(encoded.lines, encoded.targets[:, 0], strict=True)):
+            if np.isnan(y):
+                continue
+            key = encoded.keys[row] if encoded.keys else ""
+            expected = forecasts.came(key, float(y))
+            if expected is not None and "forecasts" in self.outputs:
+                self.outputs["forecasts"].write(line_of(int(line), key, float(y), expected))
+            forecasts.make(self, key)
+
+    def _add_classes(self, position: int, count: int) -> None:
+        self._settle_all()
+        self.learner.add_classes(position, count)
 
     def _learn(self, encoded: Encoded) -> None:
         resets = self.resets(encoded)
@@ -217,10 +240,14 @@ class Session:
         if "predictions" in self.outputs:
             text = self.format.write(block.lines, targets, told.outcomes, block.targets)
             self.outputs["predictions"].write(text)
-        recent = np.concatenate([self.recent_inputs, _wider(block.inputs[-RECENT:], self.encoder.width)])
+        self.score(block.inputs, block.targets, targets, told)
+
+    def score(self, inputs: np.ndarray, observed: np.ndarray, targets: tuple[Target, ...], told: Told) -> None:
+        """Count what was told of some rows, window by window; `targets` as they were known then."""
+        recent = np.concatenate([self.recent_inputs, _wider(inputs[-RECENT:], self.encoder.width)])
         self.recent_inputs = recent[-RECENT:]
         columns = [
-            np.stack(record(target, outcome, block.targets[:, position]), axis=1)
+            np.stack(record(target, outcome, observed[:, position]), axis=1)
             for position, (target, outcome) in enumerate(zip(targets, told.outcomes, strict=True))
         ]
         members = told.members[:, : len(self.metrics.members)]
@@ -322,15 +349,15 @@ class Session:
         assert self.settings.id is not None
         lines = {int(line): row for row, line in enumerate(rows.lines)}
         column = rows.columns.get(self.settings.id)
-        inputs = encoded.inputs.copy()
+        inputs, past = encoded.inputs.copy(), self.learner.past_columns
         for row, line in enumerate(encoded.lines):
             name = "" if column is None else str(column[lines[int(line)]])
             if np.isnan(encoded.targets[row]).all():
-                self.held[name] = inputs[row].copy()
+                self.held[name] = np.concatenate([np.full(past, np.nan), inputs[row]])
                 if len(self.held) > MAX_HELD_ROWS:
                     self.held.popitem(last=False)
             elif name in self.held:
-                inputs[row] = _wider(self.held.pop(name)[None], inputs.shape[1])[0]
+                inputs[row] = _wider(self.held.pop(name)[None, past:], inputs.shape[1])[0]
         return encoded._replace(inputs=inputs, rejects=[])
 
     def _finish(self) -> None:
@@ -353,13 +380,17 @@ class Session:
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 
-    def _open(self, lengths: Mapping[str, int]) -> None:
+    def open_outputs(self, lengths: Mapping[str, int]) -> None:
+        """The files the run appends to, each cut back to its length."""
         paths = {"rejects": self.folder / "rejects.jsonl", "metrics": self.folder / "metrics.csv"}
         if self.settings.metrics:
             paths["metrics"] = Path(self.settings.metrics)
         if self.settings.predictions:
             paths["predictions"] = Path(self.settings.predictions)
-        first = {"metrics": ",".join(self.metrics.names) + "\n", "predictions": self.format.header, "rejects": ""}
+        if self.forecasts is not None:
+            paths["forecasts"] = self.folder / "forecasts.csv"
+        first = {"metrics": _csv_line(self.metrics.names), "predictions": self.format.header, "rejects": ""}
+        first["forecasts"] = FILE_HEADER
         inputs = {Path(name).resolve() for name in self.files if name != STDIN}
         for name, path in paths.items():
             if path.resolve() in inputs:
@@ -373,6 +404,24 @@ class Session:
         for output in self.outputs.values():
             output.flush(sync=True)
         return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
+
+
+def by_classes(encoded: Encoded, learner: TableLearner, add_classes: Callable[[int, int], None]) -> Iterator[Encoded]:
+    """The rows in parts that there is room for: a class beyond it makes more, from its first row on."""
+    first = 0
+    while first < len(encoded.targets):
+        room = [target.classes or np.inf for target in learner.targets]
+        beyond = encoded.targets[first:] >= room
+        if first == 0 and not beyond.any():
+            yield encoded
+            return
+        last = first + (int(np.argmax(beyond.any(axis=1))) if beyond.any() else len(beyond))
+        if last > first:
+            yield rows_of(encoded, slice(first, last))
+        if last < len(encoded.targets):
+            for position in np.flatnonzero(beyond[last - first]):
+                add_classes(int(position), int(encoded.targets[last, position]) + 1)
+        first = last
 
 
 def make_learner(settings: Settings, encoder: Encoder) -> TableLearner:
@@ -417,14 +466,15 @@ def _members(learner: TableLearner) -> list[str]:
     return learner.member_names if len(learner.targets) == 1 and not learner.options.single else []
 
 
-def _chain(first: list[Rows], source: Source) -> Iterator[Rows]:
+def _chain(first: list[Rows], source: RowSource) -> Iterator[Rows]:
     """The rows already read, then the others."""
     yield from first
     while (rows := source.read()) is not None:
         yield rows
 
 
-def _part(encoded: Encoded, rows: slice) -> Encoded:
+def rows_of(encoded: Encoded, rows: slice) -> Encoded:
+    """Some of the rows."""
     return encoded._replace(
         inputs=encoded.inputs[rows],
         targets=encoded.targets[rows],
@@ -439,3 +489,10 @@ def _wider(inputs: np.ndarray, width: int) -> np.ndarray:
     """Rows with room for columns that came later, missing in these."""
     missing = np.full((len(inputs), width - inputs.shape[1]), np.nan)
     return np.concatenate([inputs, missing], axis=1) if missing.size else inputs
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    """One line of CSV, quoted where a cell holds a comma."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()

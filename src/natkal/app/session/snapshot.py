@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import natkal
+from natkal.app.session.forecast_scores import ForecastScores
 from natkal.app.session.metrics import COLUMNS, Metrics
 from natkal.app.settings import Counts, Settings
 from natkal.drivers.storage import StorageError, check_arrays
+from natkal.tabular.clock import TAIL, Clock
 from natkal.tabular.errors import CheckpointError, StreamError
 from natkal.tabular.features import Encoder
 from natkal.tabular.loop import Row
@@ -28,6 +30,8 @@ FORMAT = 2
 OPEN_ENDED = ("metrics.open", "metrics.recent", "recent_inputs")
 """Arrays whose number of rows only they themselves know."""
 F8 = np.dtype("<f8")
+MAX_HORIZON = 10_000
+"""The most rows ahead that a run scores."""
 
 
 class Kept(NamedTuple):
@@ -46,6 +50,8 @@ class Kept(NamedTuple):
     queue: deque[tuple[Row, int]]
     held: OrderedDict[str, np.ndarray]
     recent_inputs: np.ndarray
+    clock: Clock
+    forecasts: ForecastScores | None
 
 
 def header(session: "Session") -> dict[str, Any]:
@@ -68,6 +74,8 @@ def header(session: "Session") -> dict[str, Any]:
         "queued": [slot for _, slot in session.queue],
         "members": session.metrics.members,
         "predicted": session.format.classes,
+        "clock": session.clock.state(),
+        "forecasts": None if session.forecasts is None else session.forecasts.header(),
         "metrics": {
             "row": session.metrics.row,
             "targets": [
@@ -80,7 +88,7 @@ def header(session: "Session") -> dict[str, Any]:
 
 def arrays(session: "Session") -> dict[str, np.ndarray]:
     """All that is numbers."""
-    width = session.encoder.width
+    width = session.learner.past_columns + session.encoder.width
     found = {
         "metrics.open": session.metrics.open,
         "metrics.recent": session.metrics.recent,
@@ -91,6 +99,8 @@ def arrays(session: "Session") -> dict[str, np.ndarray]:
         "queue": _packed(session),
         **session.learner.arrays(),
     }
+    if session.forecasts is not None:
+        found |= session.forecasts.arrays()
     for position, part in enumerate(session.metrics.parts):
         found |= {f"metrics.{position}.{name}": value for name, value in part.state.items()}
     return found
@@ -134,13 +144,25 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         reasons, sequences = _texts(head["reasons"], _whole), _texts(head["sequences"], _text)
         if len(totals) != len(metrics.parts) or len(predicted) != len(metrics.parts) or len(set(held)) != len(held):
             raise ValueError("its parts do not fit together")
-        check_arrays(path, stored, _template(encoder, learner, metrics, stored, len(held), len(queued)))
+        clock = Clock({_text(key): _tails(columns) for key, columns in head["clock"].items()})
+        template = _template(encoder, learner, metrics, stored, len(held), len(queued))
+        forecasts = None
+        if settings.horizon is not None:
+            if not 1 <= settings.horizon <= MAX_HORIZON:
+                raise ValueError(f"its horizon is {settings.horizon}")
+            forecasts = ForecastScores(settings.horizon)
+            waiting = [(_text(key), _whole(after)) for key, after in head["forecasts"]["waiting"]]
+            _texts(head["forecasts"]["rows"], _whole)
+            template |= forecasts.template(len(waiting))
+        check_arrays(path, stored, template)
     except StorageError as error:
         raise CheckpointError(str(error)) from error
     except StreamError as error:
         raise CheckpointError(f"{path}: {error}" if not str(error).startswith(str(path)) else str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise CheckpointError(f"{path}: its header lacks or contradicts what a run needs ({error})") from error
+    if forecasts is not None:
+        forecasts.restore(head["forecasts"], stored["forecasts.totals"], stored["forecasts.waiting"])
     learner.restore({name: stored[name] for name in learner.template()})
     metrics.open, metrics.recent = stored["metrics.open"].copy(), stored["metrics.recent"].copy()
     for number, (part, (sums, scored)) in enumerate(zip(metrics.parts, totals, strict=True)):
@@ -159,6 +181,8 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         queue=_unpacked(learner, stored["queue"], queued),
         held=OrderedDict(zip(held, stored["held"].copy(), strict=True)),
         recent_inputs=stored["recent_inputs"].copy(),
+        clock=clock,
+        forecasts=forecasts,
     )
 
 
@@ -200,7 +224,7 @@ def _check_learner(path: Path, head: Mapping[str, Any], encoder: Encoder, stored
     held = sum(array.nbytes for array in stored.values())
     room = _whole(head["room"])
     classes = [_whole(target["classes"]) for target in head["targets"]]
-    if room < encoder.width or room * 8 > held or sum(classes) * 8 > held or _whole(head["fan_in"]) > room:
+    if room < encoder.width or room * 8 > held or sum(classes) * 8 > held or _whole(head["fan_in"]) > max(room, 1):
         raise CheckpointError(f"{path}: its header calls for more than the {held:,} bytes it holds")
     for target, entry in zip(encoder.schema.targets, head["targets"], strict=True):
         if bool(target.classes) != bool(entry["classes"]) or len(target.classes) > max(_whole(entry["classes"]), 2):
@@ -217,7 +241,7 @@ def _template(
         "metrics.open": ((rows["metrics.open"], columns), F8),
         "metrics.recent": ((rows["metrics.recent"], columns), F8),
         "recent_inputs": ((rows["recent_inputs"], encoder.width), F8),
-        "held": ((held, encoder.width), F8),
+        "held": ((held, learner.past_columns + encoder.width), F8),
         "queue": ((queued, _queue_width(learner)), F8),
         **learner.template(),
     }
@@ -267,6 +291,16 @@ def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{value!r} is not a count")
     return value
+
+
+def _tails(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The last cells of each column: numbers and dates, and few of them."""
+    if any(
+        len(cells) > TAIL or not all(isinstance(cell, str | int | float) for cell in cells)
+        for cells in columns.values()
+    ):
+        raise ValueError("its clock holds other cells than numbers and dates")
+    return {_text(name): list(cells) for name, cells in columns.items()}
 
 
 def _words(value: Any) -> list[str]:

@@ -291,7 +291,9 @@ def recurrent_model(
     """
     if is_module(cell):
         cell, readout, params = recurrent_parts(cell, readout, params)
-    if not isinstance(family, Family):
+    if isinstance(family, Family):
+        family.check_link()
+    else:
         raise ValueError(f"family: must be one of natkal.families, got {family!r}")
     for name, tree in (("params", params), ("state", state(params) if callable(state) else state)):
         leaves = jax.tree.leaves_with_path(tree)

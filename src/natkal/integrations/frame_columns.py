@@ -6,17 +6,17 @@ import numpy as np
 
 from natkal.tabular.errors import StreamError
 from natkal.tabular.features import Encoder
+from natkal.tabular.frames import column_cells, column_kind
 from natkal.tabular.schema import infer
 from natkal.tabular.table import Column, Position, Rows
 
 TARGET = "\0target"
 """The schema's target, which no column of a frame is."""
-KINDS = {"b": "boolean", "M": "time", "i": "number", "u": "number", "f": "number"}
 
 
 def has_other_than_numbers(X: Any) -> bool:
     """Whether this is a frame with a column of another type than numbers."""
-    return hasattr(X, "columns") and any(_kind(dtype) != "number" for dtype in X.dtypes)
+    return hasattr(X, "columns") and any(column_kind(dtype) != "number" for dtype in X.dtypes)
 
 
 class FrameColumns:
@@ -24,7 +24,7 @@ class FrameColumns:
 
     def __init__(self, X: Any):
         columns = _cells(X)
-        kinds = zip(_names(X), map(_kind, X.dtypes), strict=True)
+        kinds = zip(_names(X), map(column_kind, X.dtypes), strict=True)
         wanted = [f"{name}:{kind}" if kind else name for name, kind in kinds]
         try:
             self._encoder = Encoder(
@@ -54,24 +54,6 @@ def _names(X: Any) -> list[str]:
     return names
 
 
-def _kind(dtype: Any) -> str | None:
-    """The kind of feature that a column's type says, None where its cells must say it."""
-    if hasattr(dtype, "is_numeric"):  # polars
-        temporal = "time" if dtype.is_temporal() else {"Boolean": "boolean", "Categorical": "category"}.get(str(dtype))
-        return "number" if dtype.is_numeric() else temporal
-    return "category" if str(dtype) == "category" else KINDS.get(dtype.kind)
-
-
 def _cells(X: Any) -> dict[str, Column]:
     """Each column as finite numbers, or as cells with None where one is missing."""
-    columns: dict[str, Column] = {}
-    for name in _names(X):
-        column = X[name]
-        missing = (column.isna() if hasattr(column, "isna") else column.is_null()).to_numpy()
-        if _kind(column.dtype) == "number" and not missing.any():
-            numbers = column.to_numpy().astype(np.float64)
-            columns[name] = numbers if np.isfinite(numbers).all() else numbers.tolist()
-        else:
-            cells = zip(column.to_list(), missing, strict=True)
-            columns[name] = [None if gone else cell for cell, gone in cells]
-    return columns
+    return {name: column_cells(X[name]) for name in _names(X)}

@@ -1,0 +1,104 @@
+"""Bandit problems: contexts, what each arm would pay, and what the best arm pays on average."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+ROWS = 5_000
+"""The most rows of a problem; a shorter table is passed several times, in a new order each time."""
+WHEEL_ROWS = 10_000
+
+
+class Problem(NamedTuple):
+    """Contexts (n, d), the reward of each arm (n, K), the best expected reward (n,), and the kind of a reward."""
+
+    name: str
+    contexts: np.ndarray
+    rewards: np.ndarray
+    best: np.ndarray
+    kind: str
+
+
+def classified(name: str, inputs: np.ndarray, classes: np.ndarray, *, order: bool = True, seed: int = 0) -> Problem:
+    """A table of classes: the arms are the classes, the right one pays 1."""
+    names, numbers = np.unique(classes, return_inverse=True)
+    rng = np.random.default_rng(seed)
+    if order:
+        rows = np.concatenate([rng.permutation(len(numbers)) for _ in range(-(-ROWS // len(numbers)))])[:ROWS]
+    else:
+        rows = np.arange(min(ROWS, len(numbers)))
+    rewards = (numbers[rows][:, None] == np.arange(len(names))[None]).astype(float)
+    return Problem(name, inputs[rows].astype(float), rewards, np.ones(len(rows)), "binary")
+
+
+def digits(seed: int) -> Problem:
+    from sklearn.datasets import load_digits
+
+    return classified("digits", *load_digits(return_X_y=True), seed=seed)
+
+
+def river_table(name: str, seed: int) -> Problem:
+    from river import datasets
+
+    rows = list(getattr(datasets, name)())
+    inputs = np.array([[float(value) for value in row.values()] for row, _ in rows])
+    return classified(name, inputs, np.array([str(label) for _, label in rows]), seed=seed)
+
+
+def drifting(name: str, seed: int) -> Problem:
+    """river's generators: classes that move (RandomRBFDrift), and a concept that is replaced in the middle (SEA)."""
+    from river.datasets import synth
+
+    if name == "RBF drift":
+        stream = synth.RandomRBFDrift(
+            seed_model=seed,
+            seed_sample=seed,
+            n_classes=5,
+            n_features=10,
+            n_centroids=20,
+            n_drift_centroids=20,
+            change_speed=0.001,
+        )
+        rows = list(stream.take(ROWS))
+    else:
+        first, second = synth.SEA(variant=0, seed=seed), synth.SEA(variant=3, seed=seed + 1)
+        rows = [*first.take(ROWS // 2), *((row, not label) for row, label in second.take(ROWS // 2))]
+    inputs = np.array([[float(value) for value in row.values()] for row, _ in rows])
+    return classified(name, inputs, np.array([int(label) for _, label in rows]), order=False)
+
+
+def linear(seed: int) -> Problem:
+    """Five arms, each linear in ten numbers, noise 0.5."""
+    rng = np.random.default_rng(seed)
+    weights, contexts = rng.normal(size=(5, 10)) / np.sqrt(10), rng.normal(size=(ROWS, 10))
+    means = contexts @ weights.T
+    return Problem("linear", contexts, means + 0.5 * rng.normal(size=means.shape), means.max(axis=1), "number")
+
+
+def wheel(seed: int, delta: float = 0.95) -> Problem:
+    """The wheel of Riquelme, Tucker and Snoek: four arms pay 50, each in its part of the outer tenth of a disc."""
+    rng = np.random.default_rng(seed)
+    points = []
+    while len(points) < WHEEL_ROWS:
+        point = rng.uniform(-1, 1, size=2)
+        if point @ point <= 1:
+            points.append(point)
+    contexts = np.array(points)
+    means = np.full((WHEEL_ROWS, 5), 1.0)
+    means[:, 4] = 1.2
+    outside = np.linalg.norm(contexts, axis=1) > delta
+    quarter = 2 * (contexts[:, 0] < 0) + (contexts[:, 1] < 0)
+    means[outside, quarter[outside]] = 50.0
+    rewards = means + 0.01 * rng.normal(size=means.shape)
+    return Problem("wheel 0.95", contexts, rewards, means.max(axis=1), "number")
+
+
+PROBLEMS = {
+    "digits": digits,
+    "ImageSegments": lambda seed: river_table("ImageSegments", seed),
+    "Phishing": lambda seed: river_table("Phishing", seed),
+    "RBF drift": lambda seed: drifting("RBF drift", seed),
+    "SEA drift": lambda seed: drifting("SEA drift", seed),
+    "linear": linear,
+    "wheel": wheel,
+}

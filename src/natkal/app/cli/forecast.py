@@ -1,0 +1,109 @@
+"""`natkal forecast`: the rows after the last one that a run has learned."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natkal.app.cli.learn import explained
+from natkal.app.cli.terminal import err, print_json
+
+if TYPE_CHECKING:
+    from natkal.app.session.forecasting import Forecast
+    from natkal.app.session.session import Session
+
+DEFAULT_HORIZON = 12
+
+
+def forecast(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `natkal learn` left, or a checkpoint file.")],
+    horizon: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="How many rows ahead (default: that of the run, or 12).")
+    ] = None,
+    future: Annotated[
+        list[str] | None, typer.Option(help="File with columns of the rows to come that are known: dates, prices, ...")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Forecast this key alone (default: all of them).")] = None,
+    to: Annotated[Path | None, typer.Option("--out", help="Write here, .csv or .jsonl (default: print CSV).")] = None,
+    encoding: Annotated[str, typer.Option(help="Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
+    model: Annotated[str | None, typer.Option(help="package.module:function, if the run used one.")] = None,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Write the fan chart into report.html.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Forecast the next rows with what a run has learned: medians, 90% intervals and quantiles. Learns nothing."""
+    from natkal.app.runtime import command
+    from natkal.tabular.errors import StreamError
+
+    with command(), explained(StreamError):
+        from natkal.app.reading.source import Source, find_files
+        from natkal.app.session.forecasting import forecasts, future_rows
+        from natkal.app.session.predict_rows import load
+
+        session = load(run, model)
+        steps = horizon or session.settings.horizon or DEFAULT_HORIZON
+        given = None if not future else future_rows(session, Source(find_files(future), encoding=encoding))
+        made = list(forecasts(session, steps, future=given, key=key))
+        entries = [entry for one in made for entry in _entries(session, one)]
+        unknown = list(dict.fromkeys(name for one in made for name in one.coming.unknown))
+        warnings = (
+            [f"{', '.join(unknown)}: not known ahead, so recent rows stand for them; --future FILE gives them"]
+            if unknown
+            else []
+        )
+        if to is not None:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_text(_lines(entries) if "json" in to.suffix else _table(entries), encoding="utf-8")
+        result: dict[str, Any] = {"command": "forecast", "run": str(run), "horizon": steps, "forecast": entries}
+        result |= {"warnings": warnings, **({} if to is None else {"out": str(to)})}
+        if report and run.is_dir():
+            from natkal.app.report import write_report
+
+            session.metrics.close()
+            result["report"] = str(write_report(session, fans=made))
+        if as_json:
+            print_json(result)
+            return
+        if to is None:
+            typer.echo(_table(entries), nl=False)
+        for warning in warnings:
+            err.print(f"warning: {warning}", soft_wrap=True, style="yellow")
+
+
+def _entries(session: "Session", made: "Forecast") -> list[dict[str, Any]]:
+    """One object for each step: where it belongs, and what is expected."""
+    target = session.schema.targets[made.target]
+    where: dict[str, Any] = {} if session.schema.key is None else {"key": made.key}
+    if len(session.schema.targets) > 1:
+        where["target"] = target.name
+    entries = []
+    for at, told in enumerate(made.steps):
+        time = {"time": made.coming.times[at]} if made.coming.times else {}
+        if target.classes:
+            shares = dict(zip(target.classes, told["probabilities"], strict=False))
+            own: dict[str, Any] = {"predicted": target.classes[told["predicted"]], "probabilities": shares}
+        else:
+            own = {"predicted": told["predicted"], "low_90": told["low"], "high_90": told["high"]}
+            own["quantiles"] = {f"{q:g}": value for q, value in told["quantiles"].items()}
+        entries.append({**where, "step": told["step"], **time, **own})
+    return entries
+
+
+def _lines(entries: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+
+
+def _table(entries: list[dict[str, Any]]) -> str:
+    """The entries as CSV; quantiles are columns q05 .. q95, probabilities p(name)."""
+    from natkal.app.session.predictions import quoted
+
+    rows = []
+    for entry in entries:
+        row = {name: value for name, value in entry.items() if name not in ("quantiles", "probabilities")}
+        row |= {f"q{round(100 * float(q)):02d}": value for q, value in entry.get("quantiles", {}).items()}
+        row |= {f"p({name})": value for name, value in entry.get("probabilities", {}).items()}
+        rows.append(row)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = [",".join(quoted(name) for name in names)]
+    text += [",".join(quoted(str(row[name])) if name in row else "" for name in names) for row in rows]
+    return "\n".join(text) + "\n"

@@ -1,0 +1,156 @@
+"""`natkal serve`: a run behind HTTP."""
+
+import importlib.util
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natkal.app.cli.learn import Budget, LearnerKind, Task, explained, names
+from natkal.app.cli.terminal import err, print_json
+
+if TYPE_CHECKING:
+    from natkal.app.session.session import Session
+    from natkal.app.settings import Settings
+
+NEEDED = ("starlette", "uvicorn", "prometheus_client", "orjson", "uvloop", "httptools")
+
+
+class Durability(StrEnum):
+    """When a learned request is on disk."""
+
+    none = "none"
+    group = "group"
+    each = "each"
+
+
+def serve(
+    run: Annotated[Path, typer.Argument(help="Folder of a run of `natkal learn`, or of a new one.")],
+    target: Annotated[list[str] | None, typer.Option(help="From nothing: column to predict.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="From nothing: a file whose first rows show the columns.")] = None,
+    task: Annotated[Task | None, typer.Option(help="From nothing: what the target is.")] = None,
+    features: Annotated[str, typer.Option(help="From nothing: columns to use, as in `natkal learn`.")] = "",
+    classes: Annotated[str, typer.Option(help="From nothing: all classes of the target.")] = "",
+    learner: Annotated[LearnerKind, typer.Option(help="From nothing: auto or single.")] = LearnerKind.auto,
+    model: Annotated[
+        str, typer.Option(help="From nothing: as in `natkal learn`; else the run's own package.module:function.")
+    ] = "auto",
+    key: Annotated[str | None, typer.Option(help="From nothing: column of keys.")] = None,
+    past: Annotated[str, typer.Option(help="From nothing: earlier targets as inputs, none or lags.")] = "none",
+    budget: Annotated[Budget, typer.Option(help="From nothing: as in `natkal learn`.")] = Budget.auto,
+    seed: Annotated[int, typer.Option(min=0, help="From nothing: seed of the first weights.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    token_file: Annotated[Path | None, typer.Option(help="File with the bearer token that requests need.")] = None,
+    no_auth: Annotated[bool, typer.Option("--no-auth", help="Let anyone in who can reach the address.")] = False,
+    durability: Annotated[
+        Durability,
+        typer.Option(help="Sync the log for each group of requests, for each one, or leave it to the system."),
+    ] = Durability.group,
+    checkpoint_every: Annotated[float, typer.Option(min=0.1, help="Seconds between checkpoints.")] = 30.0,
+    keep: Annotated[int, typer.Option(min=2, help="How many checkpoints to keep.")] = 5,
+    max_body: Annotated[int, typer.Option(min=1024, help="Bytes of a request.")] = 8 << 20,
+    max_rows: Annotated[int, typer.Option(min=1, help="Rows of a request.")] = 10_000,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Rows that may wait to be learned.")] = 50_000,
+    max_ids: Annotated[int, typer.Option(min=1, help="Rows that may wait for their label.")] = 100_000,
+    max_connections: Annotated[int, typer.Option(min=1, help="Connections at once.")] = 1024,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds a request may take.")] = 30.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object once ready, and nothing else.")
+    ] = False,
+) -> None:
+    """Serve a run over HTTP: predict, learn, and a live page. What is acknowledged survives a kill."""
+    if (schema is None) != (not target):
+        raise typer.BadParameter("--target and --schema start a new run together", param_hint="--schema")
+
+    from natkal.app.runtime import command
+    from natkal.app.settings import Settings
+    from natkal.tabular.errors import StreamError
+
+    with explained(StreamError):
+        check_installed("natkal serve")
+        settings = Settings(
+            targets=tuple(target or ()),
+            task=None if task is None else task.value,
+            features=names(features),
+            classes=names(classes),
+            key=key,
+            learner=learner.value,
+            model=model,
+            past=past,
+            budget=budget.value,
+            seed=seed,
+        )
+        _check_run(run, schema)
+        with command():
+            from natkal.app.serve.server import listen, make_access, serve
+            from natkal.app.serve.service import Service
+            from natkal.app.serve.work import Limits
+
+            access = make_access(host, token_file, no_auth=no_auth)
+            limits = Limits(max_body, max_rows, max_waiting, max_ids, connections=max_connections, seconds=timeout)
+            listening = listen(host, port)
+            address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+
+            def build() -> Service:
+                return Service(
+                    run,
+                    lambda: fresh_session(run, settings, schema),
+                    limits=limits,
+                    durability=durability.value,
+                    checkpoint_seconds=checkpoint_every,
+                    keep=keep,
+                    model=model,
+                )
+
+            def ready(service: Service) -> None:
+                if as_json:
+                    print_json({"command": "serve", "run": str(run), "address": address, "replayed": service.replayed})
+                else:
+                    err.print(f"ready: {address}  ({service.replayed:,} requests replayed)", markup=False)
+
+            if not as_json:
+                err.print(f"listening on {address}, loading {run}", markup=False)
+            version = serve(build, listening, access, limits, ready=ready)
+            if not as_json and version is not None:
+                err.print(f"checkpoint {version.number} with {version.rows:,} rows written", markup=False)
+
+
+def check_installed(what: str) -> None:
+    """Refuse, with the command that installs it, where a library is missing."""
+    from natkal.tabular.errors import StreamError
+
+    lacking = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise StreamError(f"{what} needs {', '.join(lacking)}: pip install 'natkal[serve]'")
+
+
+def _check_run(run: Path, schema: Path | None) -> None:
+    """All that can be wrong with the folder, before anything is loaded."""
+    from natkal.app.session import checkpoint
+    from natkal.tabular.errors import StreamError
+
+    there = checkpoint.exists(run)
+    if schema is None and not there:
+        raise StreamError(f"{run}: holds no run; natkal learn makes one, or --target and --schema start from nothing")
+    if schema is not None and there:
+        raise StreamError(f"{run}: holds a run; leave --target and --schema out to go on with it")
+
+
+def fresh_session(run: Path, settings: "Settings", schema: Path | None) -> "Session":
+    """The run as `natkal learn` left it, or one that has seen nothing, with the columns of the first rows of a file."""
+    from natkal.app.reading.source import Source, find_files
+    from natkal.app.session.session import Session
+
+    if schema is None:
+        session, warning = Session.resume(run, model=settings.model)
+        if warning:
+            err.print(warning, markup=False, soft_wrap=True)
+        return session
+    run.mkdir(parents=True, exist_ok=True)
+    source = Source(find_files([str(schema)]))
+    session, _ = Session.begin(run, settings, source)
+    source.close()
+    session.files = []
+    return session

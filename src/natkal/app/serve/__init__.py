@@ -1,0 +1,1 @@
+"""`natkal serve`: a run behind HTTP. The README says how the parts fit."""

@@ -1,0 +1,329 @@
+"""A run of `natkal decide`: contexts, rewards and logged decisions from one stream, decisions out, checkpoints."""
+
+import dataclasses
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from natkal.app.reading.source import STDIN, Source
+from natkal.app.session import checkpoint
+from natkal.app.session.outputs import Appender
+from natkal.drivers.off_policy import OffPolicySums
+from natkal.tabular import cells
+from natkal.tabular.bandit import TableBandit
+from natkal.tabular.bandit_options import BanditOptions
+from natkal.tabular.errors import CheckpointError, Stopped, StreamError
+from natkal.tabular.table import Position, Rows
+
+Block = list[tuple[int, dict[str, Any]]]
+"""Rows with the lines they began on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DecisionSettings:
+    """What the user asked for; all of it is in the checkpoint.
+
+    `id`, `arm`, `reward` and `probability` are names of columns. `reward_kind` "auto" is decided by the first rewards.
+    """
+
+    arms: tuple[str, ...] = ()
+    id: str = "id"
+    arm: str = "arm"
+    reward: str = "reward"
+    probability: str = "probability"
+    reward_kind: str = "auto"
+    policy: str = "thompson"
+    policy_value: float | None = None
+    model: str = "auto"
+    ignore: tuple[str, ...] = ()
+    seed: int = 0
+    decisions: str | None = None
+
+
+@dataclasses.dataclass
+class DecisionCounts:
+    """Rows so far: read = decided + rewarded + logged + rejected + skipped, always."""
+
+    read: int = 0
+    decided: int = 0
+    rewarded: int = 0
+    logged: int = 0
+    rejected: int = 0
+    skipped: int = 0
+
+
+class DecisionSession:
+    """One run: the bandit, what became of the rows, and the files that grow."""
+
+    def __init__(self, folder: Path, settings: DecisionSettings):
+        self.folder = folder
+        self.settings = settings
+        self.bandit: TableBandit | None = None
+        self.counts = DecisionCounts()
+        self.files: list[str] = []
+        self.position = Position(0, 0, 0)
+        self.paid = 0.0
+        """The sum of the rewards of this run's own decisions."""
+        self.by_arm: dict[str, list[float]] = {}
+        """How often this run chose each arm, how often its reward came, and the sum of those rewards."""
+        self.sums = OffPolicySums()
+        self.outputs: dict[str, Appender] = {}
+        self.show: Callable[[str], None] = lambda text: None
+
+    # -- starting ------------------------------------------------------------------------------------------------------
+
+    def open(self, lengths: Mapping[str, int]) -> None:
+        """The files of decisions and rejects, cut back to these lengths."""
+        target = self.settings.decisions
+        paths = {"rejects": self.folder / "rejects.jsonl"}
+        if target is not None:
+            paths["decisions"] = Path(target)
+        inputs = {Path(name).resolve() for name in self.files if name != STDIN}
+        for name, path in paths.items():
+            if path.resolve() in inputs:
+                raise StreamError(f"{path}: is the data itself; name another file for the {name}")
+            self.outputs[name] = Appender(path, int(lengths.get(name, 0)))
+
+    @classmethod
+    def resume(cls, folder: Path) -> tuple["DecisionSession", str | None]:
+        """The run in this folder as its last whole checkpoint has it, and a warning where that is an older one."""
+        found = checkpoint.find(folder)
+        if found is None:
+            raise StreamError(f"{folder}: there is no checkpoint to resume from")
+        path, header, arrays, warning = found
+        try:
+            kept = header["decisions"]
+            settings = dict(kept["settings"])
+            for name in ("arms", "ignore"):
+                settings[name] = tuple(map(str, settings[name]))
+            session = cls(folder, DecisionSettings(**settings))
+            session.files = [str(name) for name in kept["files"]]
+            session.position = Position(*map(int, kept["position"]))
+            session.counts = DecisionCounts(**{name: int(value) for name, value in kept["counts"].items()})
+            session.paid = float(kept["paid"])
+            session.by_arm = {str(arm): [float(part) for part in parts] for arm, parts in kept["by_arm"].items()}
+            session.sums = OffPolicySums(**kept["sums"])
+            if kept["bandit"] is not None:
+                session.bandit = TableBandit.from_parts(kept["bandit"], arrays, path)
+            session.open(kept["outputs"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path}: not a checkpoint of `natkal decide`") from error
+        return session, warning
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        source: Source,
+        *,
+        checkpoint_rows: int | None = None,
+        checkpoint_seconds: float | None = 30.0,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Decide and learn to the end of the source; False where `stop` asked to end before."""
+        source.stop = stop
+        saved_at, saved_rows, finished = time.monotonic(), self.counts.read, True
+        try:
+            while (rows := source.read()) is not None:
+                self.take(rows)
+                due = checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds
+                due = due or (checkpoint_rows is not None and self.counts.read - saved_rows >= checkpoint_rows)
+                if due:
+                    self.save()
+                    saved_at, saved_rows = time.monotonic(), self.counts.read
+                if stop():
+                    finished = False
+                    break
+        except Stopped:
+            finished = False
+        finally:
+            source.close()
+        self.save()
+        for output in self.outputs.values():
+            output.close()
+        return finished
+
+    def take(self, rows: Rows) -> None:
+        """All of a block of rows, in their order; neighbours of one kind go through the bandit together."""
+        names, columns = list(rows.columns), rows.columns.values()
+        table = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        for reject in rows.rejects:
+            self._reject(reject.line, reject.reason)
+        self.counts.skipped += rows.blank
+        self.counts.read += rows.blank + len(rows.rejects)
+        numbered = list(zip(map(int, rows.lines), table, strict=True))
+        for kind, part in itertools.groupby(numbered, key=lambda entry: self._kind(entry[1])):
+            block = list(part)
+            self.counts.read += len(block)
+            for piece in self._accepted(kind, block):
+                {"context": self._decide, "reward": self._reward, "logged": self._learn}[kind](piece)
+        self.position = rows.position
+        for output in self.outputs.values():
+            output.flush()
+
+    def _kind(self, row: Mapping[str, Any]) -> str:
+        """A row with an arm is a logged decision, one with a reward and no arm is a reward; others want a decision."""
+        if not cells.is_missing(row.get(self.settings.arm)):
+            return "logged"
+        return "context" if cells.is_missing(row.get(self.settings.reward)) else "reward"
+
+    def _accepted(self, kind: str, block: Block) -> Iterator[Block]:
+        """The rows of a block that can be used, together; those that cannot are rejected one by one."""
+        good = []
+        for line, row in block:
+            try:
+                if kind == "reward":
+                    self._check_reward(row, {str(other[self.settings.id]) for _, other in good})
+                elif kind == "logged":
+                    self._check_logged(row)
+                if kind != "reward":
+                    self._made(block).encoded([self._features(row)])
+                good.append((line, row))
+            except StreamError as error:
+                self._reject(line, str(error))
+        if good:
+            yield good
+
+    def _check_reward(self, row: Mapping[str, Any], earlier: set[str]) -> None:
+        name = row.get(self.settings.id)
+        held = self.bandit.learner.held if self.bandit is not None and self.bandit.learner is not None else {}
+        if cells.is_missing(name):
+            raise StreamError(f"column {self.settings.id!r}: a reward needs the id of its decision")
+        if str(name) not in held or str(name) in earlier:
+            raise StreamError(f"id {str(name)!r}: no decision with this id waits for a reward")
+        assert self.bandit is not None
+        self.bandit.value(row[self.settings.reward])
+
+    def _check_logged(self, row: Mapping[str, Any]) -> None:
+        self._made([(0, dict(row))]).value(row.get(self.settings.reward))
+        given = row.get(self.settings.probability)
+        if not cells.is_missing(given):
+            try:
+                chance = float(cells.number(given))
+            except ValueError as error:
+                raise StreamError(f"column {self.settings.probability!r}: {error}") from error
+            if not 0 < chance <= 1:
+                raise StreamError(f"column {self.settings.probability!r}: must lie in (0, 1], got {chance:g}")
+
+    def _decide(self, block: Block) -> None:
+        bandit = self._made(block)
+        ids = [self._id(row, line) for line, row in block]
+        decisions = bandit.decide_many([self._features(row) for _, row in block], ids)
+        for (line, _), decision in zip(block, decisions, strict=True):
+            self.by_arm.setdefault(decision["arm"], [0, 0, 0.0])[0] += 1
+            text = json.dumps({"line": line, **decision}, ensure_ascii=False)
+            if "decisions" in self.outputs:
+                self.outputs["decisions"].write(text + "\n")
+            else:
+                self.show(text)
+        self.counts.decided += len(block)
+
+    def _reward(self, block: Block) -> None:
+        assert self.bandit is not None
+        assert self.bandit.learner is not None
+        pairs = [(str(row[self.settings.id]), row[self.settings.reward]) for _, row in block]
+        for name, reward in pairs:
+            arm = self.bandit.learner.arms[self.bandit.learner.held[name][1]]
+            value = self.bandit.value(reward)
+            own = self.by_arm.setdefault(arm, [0, 0, 0.0])
+            own[1] += 1
+            own[2] += value
+            self.paid += value
+        self.bandit.reward_many(pairs)
+        self.counts.rewarded += len(block)
+
+    def _learn(self, block: Block) -> None:
+        bandit = self._made(block)
+        rewards = [row.get(self.settings.reward) for _, row in block]
+        arms = [str(row[self.settings.arm]) for _, row in block]
+        valued = bandit.learn([self._features(row) for _, row in block], arms, rewards)
+        given = [row.get(self.settings.probability) for _, row in block]
+        chances = np.array([np.nan if cells.is_missing(cell) else float(cells.number(cell)) for cell in given])
+        values = np.array([bandit.value(reward) for reward in rewards])
+        known = ~np.isnan(values) & ~np.isnan(chances)
+        if known.any():
+            weight = valued.chosen[known] / chances[known]
+            robust = valued.expected_of_policy[known] + weight * (values[known] - valued.expected[known])
+            self.sums.add(values[known], weight, robust)
+        self.counts.logged += len(block)
+
+    def _made(self, block: Block) -> TableBandit:
+        """The bandit; it is made when the first row that needs it comes."""
+        if self.bandit is None:
+            asked = self.settings
+            kind = asked.reward_kind
+            found = [row.get(asked.reward) for _, row in block if not cells.is_missing(row.get(asked.reward))]
+            if kind == "auto":
+                kind = "binary" if found and all(_is_bit(cell) for cell in found) else "number"
+            arms = asked.arms or tuple(
+                dict.fromkeys(str(row[asked.arm]) for _, row in block if not cells.is_missing(row.get(asked.arm)))
+            )
+            if not arms:
+                raise StreamError("--arms: name the arms to choose from, as in --arms a,b,c")
+            options = BanditOptions(kind, asked.policy, asked.policy_value, asked.model, asked.seed)
+            self.bandit = TableBandit(arms, options)
+        return self.bandit
+
+    def _features(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns that describe a context."""
+        asked = self.settings
+        apart = {asked.id, asked.arm, asked.reward, asked.probability, *asked.ignore}
+        return {name: cell for name, cell in row.items() if name not in apart}
+
+    def _id(self, row: Mapping[str, Any], line: int) -> str:
+        given = row.get(self.settings.id)
+        return f"line {line}" if cells.is_missing(given) else str(given)
+
+    def _reject(self, line: int, reason: str) -> None:
+        self.counts.rejected += 1
+        self.outputs["rejects"].write(json.dumps({"line": line, "reason": reason}, ensure_ascii=False) + "\n")
+
+    # -- results -------------------------------------------------------------------------------------------------------
+
+    def summary(self) -> dict[str, Any]:
+        """What the run decided and earned, and what the log says its policy would earn."""
+        found: dict[str, Any] = {
+            "rows": dataclasses.asdict(self.counts),
+            "mean_reward": self.paid / self.counts.rewarded if self.counts.rewarded else None,
+            "arms": {
+                arm: {"chosen": int(chosen), "rewarded": int(known), "mean_reward": total / known if known else None}
+                for arm, (chosen, known, total) in sorted(self.by_arm.items())
+            },
+        }
+        if self.sums.rows > 1:
+            estimates = self.sums.estimates()
+            found["off_policy"] = {"rows": self.sums.rows, "effective_rows": estimates.effective}
+            for name in ("logged", "inverse_propensity", "self_normalised", "doubly_robust"):
+                own = getattr(estimates, name)
+                found["off_policy"][name] = {"value": own.value, "interval": list(own.interval())}
+        return found
+
+    def save(self) -> Path:
+        """A checkpoint of everything up to the last row taken, its output files on disk before it."""
+        for output in self.outputs.values():
+            output.flush(sync=True)
+        kept = {
+            "settings": dataclasses.asdict(self.settings),
+            "files": self.files,
+            "position": list(self.position),
+            "counts": dataclasses.asdict(self.counts),
+            "paid": self.paid,
+            "by_arm": self.by_arm,
+            "sums": dataclasses.asdict(self.sums),
+            "outputs": {name: output.length for name, output in self.outputs.items()},
+            "bandit": None if self.bandit is None else self.bandit.header(),
+        }
+        arrays = {} if self.bandit is None else self.bandit.arrays()
+        return checkpoint.write(self.folder, {"decisions": kept}, arrays)
+
+
+def _is_bit(cell: Any) -> bool:
+    try:
+        return isinstance(cell, bool) or float(cells.number(cell)) in (0.0, 1.0)
+    except ValueError:
+        return False

@@ -1,0 +1,81 @@
+"""The probability that an arm is the best of n under normal laws of what each pays."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtr, ndtri
+
+from natkal import linalg
+from natkal.engine.joint import JointLaw
+from natkal.typing import Array, Bool, Float, Int
+
+FAR = 1e6
+"""How far, in deviations, an arm that is not available is set below the others."""
+
+
+def best_of_two(law: JointLaw, scales: Float[Array, " s"], log_scales: Float[Array, " s"], arm: Any) -> Array:
+    """P(x_arm > x_other) = sum over members and scales of w Phi(d / (scale sd)), exactly.
+
+    d is the difference of the locations and sd its deviation; where it is zero, equal arms share the probability.
+    """
+    sign = jnp.where(arm == 0, 1.0, -1.0).astype(law.location.dtype)
+    ahead = sign * (law.location[:, 0] - law.location[:, 1])
+    variance = law.cov[:, 0, 0] + law.cov[:, 1, 1] - 2 * law.cov[:, 0, 1]
+    spread = jnp.sqrt(jnp.maximum(variance, 0.0))[:, None] * scales[None]
+    certain = jnp.where(ahead == 0, 0.5, (ahead > 0).astype(ahead.dtype))[:, None]
+    wins = jnp.where(spread > 0, ndtr(ahead[:, None] / jnp.where(spread > 0, spread, 1.0)), certain)
+    return jnp.sum(jnp.exp(law.log_weights[:, None] + log_scales[None]) * wins)
+
+
+def estimated(
+    law: JointLaw,
+    scales: Float[Array, " s"],
+    log_scales: Float[Array, " s"],
+    available: Bool[Array, " n"],
+    arm: Int[Array, ""],
+    key: Array,
+    draws: int,
+) -> Float[Array, ""]:
+    """P(x_arm is the largest), by sequential conditioning (Geweke, Hajivassiliou and Keane): unbiased, never zero.
+
+    With d_b = x_arm - x_b = delta_b + (L z)_b, the path z_1, z_2, .. is drawn so that each d_b is positive, and the
+    estimate is the mean of the products of the probabilities of that, Phi((delta_b + sum_{j<b} L_bj z_j) / L_bb). Each
+    path has a member and a scale of its own, drawn by their weights.
+    """
+    count = law.location.shape[1]
+    member_key, scale_key, path_key = jax.random.split(key, 3)
+    # the other arms, in an order of fixed length: `arm` comes first and is left out
+    others = (arm + 1 + jnp.arange(count - 1)) % count
+
+    def differences(location: Array, cov: Array) -> tuple[Array, Array]:
+        across = cov[arm, arm] - cov[arm, others]
+        between = across[:, None] - cov[others, arm][None, :] + cov[others][:, others]
+        between = 0.5 * (between + between.T)
+        there = available[others]
+        spread = jnp.sqrt(jnp.max(jnp.diagonal(between)))
+        delta = jnp.where(there, location[arm] - location[others], FAR * (1 + spread))
+        both = there[:, None] & there[None, :]
+        return delta, linalg.semidefinite(
+            jnp.where(both, between, 0.0) + jnp.diag(jnp.where(there, 0.0, 1.0))
+        ).triangle()
+
+    delta, lower = jax.vmap(differences)(law.location, law.cov)
+    member = jax.random.categorical(member_key, law.log_weights, shape=(draws,))
+    scale = scales[jax.random.categorical(scale_key, log_scales, shape=(draws,))]
+    tiny = jnp.finfo(delta.dtype).tiny
+    uniform = jax.random.uniform(path_key, (count - 1, draws), delta.dtype, tiny, 1.0)
+
+    def condition(carried: tuple[Array, Array], position: Any) -> tuple[tuple[Array, Array], None]:
+        chance, path = carried
+        at, own = position
+        row = lower[:, at][member] * scale[:, None]
+        known = jnp.sum(row * path, axis=1)  # entries of the path that are not drawn yet are zero
+        limit = (delta[:, at][member] + known) / jnp.take(row, at, axis=1)
+        own_chance = ndtr(limit)
+        drawn = -ndtri(jnp.maximum(own * own_chance, tiny))
+        return (chance * own_chance, path.at[:, at].set(jnp.clip(drawn, -FAR, FAR))), None
+
+    start = (jnp.ones(draws, delta.dtype), jnp.zeros((draws, count - 1), delta.dtype))
+    (chance, _), _ = jax.lax.scan(condition, start, (jnp.arange(count - 1), uniform))
+    return jnp.mean(chance)

@@ -1,0 +1,124 @@
+"""Which bandit a table gets: the one place that chooses its learner, for every door that decides."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from natkal.engine import Learner, fading, online
+from natkal.families import Bernoulli, Family, Gaussian, Poisson
+from natkal.learners.auto import SHARE, expected_spread
+from natkal.learners.bandit import Bandit, Policy, bandit, epsilon_greedy, greedy, thompson, ucb
+from natkal.learners.bandit.contextual import curvature_for
+from natkal.learners.bank import Bank
+from natkal.learners.members import Group
+from natkal.learners.predictive import laws_for
+from natkal.learners.scaled import Scaled
+from natkal.models import fan_in_prior, mlp_apply, static_model
+from natkal.models.arms import heads_model
+from natkal.tabular.choose import Layers, Shape
+from natkal.tabular.errors import StreamError
+
+REWARDS: dict[str, Family] = {"binary": Bernoulli(), "number": Gaussian(1.0), "count": Poisson()}
+"""The family of each kind of reward."""
+LINEAR = ((6.0, 0.0), (1.0, 0.0), (6.0, 2e-3))
+NETWORK = ((20.0, 0.0), (60.0, 0.0), (20.0, 1e-3))
+"""(prior scale times 1/fan-in, fading) of the filters; with inputs of deviation 1 an output has about that variance."""
+HIDDEN = (64,)
+POLICIES = ("thompson", "ucb", "epsilon-greedy", "greedy")
+
+
+@dataclasses.dataclass(frozen=True)
+class BanditOptions:
+    """What a user may say about a bandit; all of it decides the result, so all of it is in the checkpoint.
+
+    `reward` is binary, number or count. `policy` is thompson, ucb, epsilon-greedy or greedy, `policy_value` the width
+    of ucb or the share of epsilon-greedy. `model` is auto (linear filters and a network), linear, or mlp:64,64.
+    """
+
+    reward: str = "number"
+    policy: str = "thompson"
+    policy_value: float | None = None
+    model: str = "auto"
+    seed: int = 0
+
+
+def check_bandit_options(options: BanditOptions) -> None:
+    """Refuse what is none of the choices, in the user's words."""
+    if options.reward not in REWARDS:
+        raise StreamError(f"reward: must be one of {', '.join(REWARDS)}, got {options.reward!r}")
+    if options.policy not in POLICIES:
+        raise StreamError(f"policy: must be one of {', '.join(POLICIES)}, got {options.policy!r}")
+    if options.policy_value is not None and options.policy in ("thompson", "greedy"):
+        raise StreamError(f"policy: {options.policy} has no value, got {options.policy_value:g}")
+    hidden_layers(options.model)
+    make_policy(options)
+
+
+def make_policy(options: BanditOptions) -> Policy:
+    """The policy that the options spell."""
+    value = options.policy_value
+    try:
+        match options.policy:
+            case "ucb":
+                return ucb(1.0 if value is None else value)
+            case "epsilon-greedy":
+                return epsilon_greedy(0.1 if value is None else value)
+            case "greedy":
+                return greedy()
+            case _:
+                return thompson()
+    except ValueError as error:
+        raise StreamError(f"policy: {error}") from error
+
+
+def hidden_layers(model: str) -> tuple[tuple[int, ...], ...]:
+    """The hidden layers of each architecture that runs."""
+    if model == "auto":
+        return ((), HIDDEN)
+    if model == "linear":
+        return ((),)
+    kind, _, sizes = model.partition(":")
+    if kind == "mlp" and sizes and all(size.isdigit() and int(size) > 0 for size in sizes.split(",")):
+        return (tuple(int(size) for size in sizes.split(",")),)
+    raise StreamError(f"model: must be auto, linear or mlp:64,64, got {model!r}")
+
+
+@functools.lru_cache(maxsize=64)
+def make_bandit(options: BanditOptions, scaled: tuple[bool, ...], fan_in: int, arms: int) -> Bandit:
+    """The bandit for contexts of these numbers and so many arms; the same object for the same question."""
+    family = REWARDS[options.reward]
+    shape = Shape(columns=len(scaled), scaled=scaled, past=0, fan_in=fan_in)
+    groups = tuple(_group(options, shape, hidden, family, arms) for hidden in hidden_layers(options.model))
+    learner = Scaled(
+        bank=Bank(groups=groups, laws=laws_for(family), share=SHARE),
+        example={"context": np.zeros(len(scaled)), "arm": np.zeros((), np.int32)},
+        outputs=family,
+        scaled={"context": np.array(scaled), "arm": False},
+        spread=expected_spread(family),
+    )
+    return bandit(learner, arms=arms, policy=make_policy(options))
+
+
+def _group(options: BanditOptions, shape: Shape, hidden: tuple[int, ...], family: Family, arms: int) -> Group:
+    layers = Layers(hidden)
+    params = layers.params(options.seed, shape, arms)
+    prior: Any = fan_in_prior(params)
+    factor = shape.columns / shape.fan_in
+    prior[0] = {name: leaf * factor for name, leaf in prior[0].items()}
+    model = heads_model(static_model(mlp_apply, params, family), family, arms)
+    curvature = curvature_for(model.size)
+    settings = NETWORK if hidden else LINEAR
+
+    def make(value: dict[str, Any]) -> Learner:
+        variances = jax.tree.map(lambda variance: variance * value["prior"], prior)
+        return online(model, prior_cov=variances, rates=fading(value["fading"]), curvature=curvature)
+
+    numbers = np.asarray(settings, float)
+    return Group(
+        make=make,
+        values={"prior": numbers[:, 0], "fading": numbers[:, 1]},
+        names=tuple(f"{layers.name} prior {scale:g} fading {rate:g}" for scale, rate in settings),
+    )

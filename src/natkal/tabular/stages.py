@@ -1,0 +1,204 @@
+"""One target's rows, a block at a time, in three stages that are compiled each by itself.
+
+1. `scale`: the rows in the units of the learner. It depends on no member.
+2. `members`: each group of members takes all steps of the block. Groups do not depend on each other.
+3. `weigh`: the mixture's prediction for each row, and the weights after it.
+
+In each stage one row follows the other, so the result is that of one step after the other (`Scaled.step`), and a block
+may end anywhere. Separate programs compile faster than one, at the same time, and each is small enough to become one
+machine function; a group whose members have all stopped costs nothing. No block reaches over a step at which the
+selection decides which members run (learners/selection.py).
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natkal.compiling import blank, compile_loop, inside_transformation, run_together
+from natkal.learners.members import entry, with_entry
+from natkal.learners.scaled import Scaled, ScaledState, Standard
+from natkal.learners.selection import REVIEW
+from natkal.tabular.choose import Inputs
+from natkal.tabular.tasks import Outcome, Task
+from natkal.typing import Array
+
+BLOCK = REVIEW
+"""Steps of a block; shorter ones are padded, so that one program serves all."""
+
+
+LARGEST_GROUP_BYTES = 16 << 20
+"""A group up to this size, over the number of outputs, is one machine function. Its members, each a fraction of it,
+take turns; with many outputs most of the work is matrix products, which a library does better.
+"""
+
+
+class Steps(NamedTuple):
+    """The steps of one target, one entry each; None where it does not apply.
+
+    `replay` is -1, or the place of the first row that is learned again in the scales that the first rows made.
+    `asked`: the row is predicted and leaves no trace in the scales. `slots`: which model a row belongs to. `resets`: a
+    new sequence starts.
+    """
+
+    numbers: Any
+    known: Any
+    target: Any
+    weight: Any
+    replay: Any = None
+    asked: Any = None
+    slots: Any = None
+    resets: Any = None
+
+
+class Told(NamedTuple):
+    """What a step tells: the outcome of the target, and each member's weight with the memory."""
+
+    outcome: Outcome
+    members: Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stages:
+    """The programs of one target. `level` is the coverage of the limits that are computed, or None."""
+
+    learner: Scaled
+    task: Task
+    level: float | None
+
+    def run(self, state: ScaledState, steps: Steps, count: Any) -> tuple[ScaledState, Told]:
+        """One block; only the first `count` of its steps are taken."""
+        self._compile(state, steps)
+        scales, standard = self._scale(state._replace(bank=()), steps, count)
+        rest, members, told = state.bank._replace(members=()), [], []
+        for index, own in enumerate(state.bank.members):
+            after, said = self._members[index](own, rest, standard, (steps.slots, steps.resets), count)
+            members.append(after)
+            told.append(said)
+        rest, outcomes = self._weigh(rest, tuple(told), standard, steps.target, steps.slots, count)
+        return scales._replace(bank=rest._replace(members=tuple(members))), outcomes
+
+    def _compile(self, state: ScaledState, steps: Steps) -> None:
+        """Compile all programs at once, on all cores, by running each on a block of no steps."""
+        if len(state.bank.members) == 1 or self._compiled or inside_transformation(state):
+            return
+        self._compiled.append(True)
+        none = np.int32(0)
+        scales, rest = blank(state._replace(bank=())), state.bank._replace(members=())
+        standard = blank(jax.eval_shape(self._scale.traced, scales, steps, none)[1])
+        where = (steps.slots, steps.resets)
+        shapes = [
+            jax.eval_shape(program.traced, own, rest, standard, where, none)
+            for program, own in zip(self._members, state.bank.members, strict=True)
+        ]
+        told = tuple(blank(said) for _, said in shapes)
+        jobs: list[Callable[[], Any]] = [
+            lambda program=program, own=own: program(blank(own), blank(rest), standard, where, none)
+            for program, own in reversed(list(zip(self._members, state.bank.members, strict=True)))
+        ]
+        jobs.append(lambda: self._weigh(blank(rest), told, standard, steps.target, steps.slots, none))
+        jobs.append(lambda: self._scale(scales, steps, none))
+        run_together(jobs)
+
+    @functools.cached_property
+    def _compiled(self) -> list[bool]:
+        return []
+
+    @functools.cached_property
+    def _scale(self):
+        def one(scales: ScaledState, step: Steps) -> tuple[ScaledState, Standard]:
+            inputs = Inputs(features=step.numbers, known=step.known)
+            target = jnp.stack([self.task.to_learner(step.target), step.weight])
+            after, row = self.learner.standardise(scales, inputs, target)
+            if step.replay is not None:
+                place = jnp.maximum(step.replay, 0)
+                kept = jax.tree.map(lambda leaf: entry(leaf, place), (scales.first_inputs, scales.first_targets))
+                again = scales, self.learner.standardise_again(scales, *kept)
+                after, row = _choose(step.replay >= 0, again, (after, row))
+            if step.asked is not None:
+                asked = self.learner.standardise_only(scales, inputs)
+                nothing = jnp.stack([jnp.full_like(row.target[0], jnp.nan), row.target[1]])
+                after, row = _choose(step.asked, (scales, asked._replace(target=nothing)), (after, row))
+            return after, row
+
+        def block(scales: ScaledState, steps: Steps, count: Array) -> tuple[ScaledState, Standard]:
+            return _each_row(one, scales, steps, steps.slots, count)
+
+        return compile_loop(block, donate_argnums=(0,))
+
+    @functools.cached_property
+    def _members(self):
+        return [self._group(index) for index in range(len(self.learner.bank.groups))]
+
+    def _group(self, index: int):
+        bank = self.learner.bank
+
+        def block(members: Any, rest: Any, rows: Standard, where: tuple[Any, Any], count: Array) -> tuple[Any, Any]:
+            slots, resets = where
+
+            def one(own: Any, row: tuple[Standard, Any, Any]) -> tuple[Any, Any]:
+                standard, slot, reset = row
+                if reset is not None:
+                    restarted = lambda own: bank.groups[index].map(lambda one, s: one.restart(s), own)  # noqa: E731
+                    own = jax.lax.cond(reset, restarted, lambda own: own, own)
+                return bank.advance(index, own, _at(rest, slot), standard.inputs, standard.target)
+
+            if slots is None:
+                members = bank.revive(index, members, rest)
+                if rest.selection is not None:  # a group that has stopped tells nothing
+                    count = jnp.where(rest.selection.running[index].running > 0, count, 0)
+            return _each_row(one, members, (rows, slots, resets), slots, count)
+
+        return compile_loop(block, donate_argnums=(0,), largest=LARGEST_GROUP_BYTES // self.task.outputs)
+
+    @functools.cached_property
+    def _weigh(self):
+        bank = self.learner.bank
+
+        def one(rest: Any, row: tuple[Any, Standard, Array]) -> tuple[Any, Told]:
+            told, standard, y = row
+            after, info = bank.weigh(rest, told, standard.target)
+            prediction = self.learner.in_users_units(info.prediction, standard.units)
+            outcome = self.task.outcome(prediction, y, level=self.level)
+            return after, Told(outcome, jnp.append(jnp.sum(prediction.weights, axis=1), info.memory))
+
+        def block(rest: Any, told: Any, rows: Standard, targets: Array, slots: Any, count: Array) -> tuple[Any, Told]:
+            return _each_row(one, rest, (told, rows, targets), slots, count)
+
+        return compile_loop(block, donate_argnums=(0,))
+
+
+def _each_row(function: Any, state: Any, rows: Any, slots: Any, count: Array) -> tuple[Any, Any]:
+    """`function(state, row) -> (state, told)` for the first `count` rows, one after the other; the rest tells zeros."""
+
+    def one(row: Array, state: Any) -> tuple[Any, Any]:
+        slot = None if slots is None else entry(slots, row)
+        after, told = function(_at(state, slot), jax.tree.map(lambda leaf: entry(leaf, row), rows))
+        return _put(state, slot, after), told
+
+    def body(row: Array, carried: tuple[Any, Any]) -> tuple[Any, Any]:
+        after, told = one(row, carried[0])
+        return after, jax.tree.map(lambda whole, part: with_entry(whole, row, part), carried[1], told)
+
+    shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32), state)[1]
+    length = len(jax.tree.leaves(rows)[0])
+    silent = jax.tree.map(lambda leaf: jnp.zeros((length, *leaf.shape), leaf.dtype), shapes)
+    return jax.lax.fori_loop(0, count, body, (state, silent))
+
+
+def _choose(condition: Array, one: Any, other: Any) -> Any:
+    return jax.tree.map(lambda first, second: jnp.where(condition, first, second), one, other)
+
+
+def _at(state: Any, slot: Any) -> Any:
+    """The state of one model of many, or the only one."""
+    return state if slot is None else jax.tree.map(lambda leaf: entry(leaf, slot), state)
+
+
+def _put(state: Any, slot: Any, new: Any) -> Any:
+    """`state` with that model's replaced."""
+    return new if slot is None else jax.tree.map(lambda leaf, value: with_entry(leaf, slot, value), state, new)

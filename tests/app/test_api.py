@@ -1,0 +1,170 @@
+"""`nk.learn` is `natkal learn`: the same options, the same numbers, whatever the rows come in."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import natkal as nk
+from natkal.app.cli.learn import learn as command
+from natkal.app.reading.first_rows import look
+from natkal.app.reading.memory import open_data
+from natkal.app.session.forecasting import forecasts
+from tests.app import support
+
+ONE_FILTER = {"learner": "single", "model": "linear", "sample": 50}
+VALUES = support.table(120)
+
+
+def rows() -> list[dict]:
+    return [dict(zip("abcy", [*row[:3].tolist(), int(row[3])], strict=True)) for row in VALUES]
+
+
+def learn(data, **changes) -> nk.Run:
+    return nk.learn(data, target="y", **{**ONE_FILTER, **changes})
+
+
+@pytest.fixture(scope="module")
+def by_file(tmp_path_factory):
+    """The command line's own run, and the file it read."""
+    folder = tmp_path_factory.mktemp("file")
+    path = folder / "d.csv"
+    path.write_text(support.csv_text(VALUES))
+    return path, support.learn(folder / "run", path)
+
+
+def test_the_options_are_those_of_the_command():
+    theirs = set(inspect.signature(command).parameters) - {"resume", "report", "as_json", "row_id", "live"} | {"id"}
+    assert set(inspect.signature(nk.learn).parameters) - {"progress"} == theirs
+
+
+def columns():
+    return {name: VALUES[:, place] for place, name in enumerate("abcy")}
+
+
+def as_pandas():
+    return pytest.importorskip("pandas").DataFrame(rows())
+
+
+def as_polars():
+    return pytest.importorskip("polars").DataFrame(rows())
+
+
+def as_arrow():
+    return pytest.importorskip("pyarrow").Table.from_pylist(rows())
+
+
+def as_batches():
+    """What a PyTorch loader gives: arrays of several rows by name."""
+    return ({name: column[first : first + 32] for name, column in columns().items()} for first in range(0, 120, 32))
+
+
+@pytest.mark.parametrize("make", [rows, columns, as_pandas, as_polars, as_arrow, as_batches, lambda: iter(rows())])
+def test_rows_in_memory_give_the_numbers_of_the_file(by_file, make):
+    _, session = by_file
+    expected = session.metrics.parts[0].summary()
+    assert learn(make()).metrics == expected
+
+
+def test_pairs_of_inputs_and_target(by_file):
+    _, session = by_file
+
+    class Dataset:
+        """A map-style dataset of PyTorch: pairs of tensors."""
+
+        def __len__(self):
+            return len(VALUES)
+
+        def __getitem__(self, place):
+            return VALUES[place, :3], int(VALUES[place, 3])
+
+    run = learn(Dataset())
+    assert list(run.features) == ["x1", "x2", "x3"]
+    assert run.metrics["log_loss"] == session.metrics.parts[0].summary()["log_loss"]
+
+
+def test_answers_are_frames_of_the_same_kind_one_row_for_each(by_file, tmp_path):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    path, _ = by_file
+    run = learn(str(path))
+    asked = as_pandas().drop(columns="y").astype({"a": object}).set_index(np.arange(1000, 1120))
+    asked.loc[1005, "a"] = "wrong"
+    with pytest.warns(UserWarning, match="1 rows cannot be predicted.*row 6: column 'a': 'wrong' is not a number"):
+        told = run.predict(asked)
+    assert list(told.columns) == ["predicted", "p(0)", "p(1)"]
+    assert told.index.equals(asked.index)
+    assert told.loc[1005].isna().all()
+    good = told.drop(index=1005)
+    np.testing.assert_allclose(good["p(0)"] + good["p(1)"], 1.0)
+    listed = run.predict(rows()[:5])
+    assert isinstance(run.predict(polars.DataFrame(rows()[:5])), polars.DataFrame)
+    assert [row["p(1)"] for row in listed] == told["p(1)"].tolist()[:5]
+    assert isinstance(told, pandas.DataFrame)
+    saved = nk.load_run(run.save(tmp_path / "kept"))
+    assert saved.predict(rows()[:5]) == listed
+    assert repr(saved) == repr(run)
+    with pytest.raises(ValueError, match="has no column b, which the model was trained on; missing_columns impute"):
+        run.predict([{"a": 1.0, "c": 2.0}])
+
+
+def test_a_folder_of_the_command_is_a_run(by_file):
+    _, session = by_file
+    run = nk.load_run(session.folder)
+    assert run.metrics == session.metrics.parts[0].summary()
+    assert run.rows["learned"] == 120
+
+
+def test_learning_more_is_learning_at_once(by_file, tmp_path):
+    _, session = by_file
+    run = nk.learn(rows()[:70], target="y", run=tmp_path / "r", **ONE_FILTER).learn(rows()[70:])
+    assert run.metrics["log_loss"] == pytest.approx(session.metrics.parts[0].summary()["log_loss"], rel=1e-12)
+    assert support.learned(tmp_path / "r").keys() == support.learned(session.folder).keys()
+    whole = support.learned(session.folder)
+    assert all(np.array_equal(value, whole[name]) for name, value in support.learned(tmp_path / "r").items())
+    with pytest.raises(ValueError, match="holds a run: overwrite=True replaces it"):
+        nk.learn(rows(), target="y", run=tmp_path / "r")
+
+
+def test_the_relevant_columns_come_first_and_the_report_shows_itself(by_file, tmp_path):
+    path, _ = by_file
+    run = learn(path)
+    assert next(iter(run.relevance)) in ("b", "c")  # as `support.table` makes them
+    assert "srcdoc" in run.report()._repr_html_()
+    assert run.report(tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.slow
+def test_a_forecast_is_that_of_the_session():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.DataFrame({"y": 10 + 5 * np.sin(np.arange(200) / 12 * 2 * np.pi) + 0.01 * np.arange(200)})
+    run = learn(series, past="1,2,12")
+    told = run.forecast(3, level=0.8)
+    session = next(forecasts(run._session, 3))
+    assert isinstance(told, pandas.DataFrame)
+    assert told["predicted"].tolist() == [step["predicted"] for step in session.steps]
+    assert (told["low_80"] <= told["predicted"]).all()
+    assert (told["low_80"] >= told["q05"]).all()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.zeros((3, 2)), "an array has no names of columns"),
+        (7, "cannot read rows from int"),
+        ([[1, 2, 3]], "item 1 is a list; each must be a dict"),
+        ({"a": [1, 2], "y": [1]}, "must have one length"),
+        ([{"a": 1.0, "Y": 2.0}], "there is no column 'y'; did you mean 'Y'"),
+        ("nowhere.csv", "no such file"),
+    ],
+)
+def test_first_mistakes_get_a_sentence(data, message):
+    with pytest.raises(ValueError, match=message):
+        learn(data)
+
+
+def test_a_column_of_categories_is_one_even_if_it_holds_numbers():
+    frame = as_pandas()
+    frame["a"] = (frame["a"] > 0).astype(int).astype("category")
+    frame["y"] = frame["y"].astype("category")
+    schema, _ = look(support.settings(), open_data(frame, ["y"]))
+    assert (schema.features[0].kind, schema.targets[0].task) == ("category", "binary")
