@@ -15,8 +15,8 @@ from natkal.app.cli.plan import plan
 from natkal.app.cli.predict import predict
 from natkal.app.cli.report import report
 from natkal.app.cli.serve import serve
-from natkal.app.cli.stopping import watch
 from natkal.app.cli.verify import verify
+from natkal.app.stopping import watch
 
 
 class Command(TyperCommand):

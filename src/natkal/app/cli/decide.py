@@ -9,8 +9,8 @@ import typer
 from rich.markup import escape
 
 from natkal.app.cli.learn import explained, interval, names
-from natkal.app.cli.stopping import stop_on_signals
 from natkal.app.cli.terminal import err, print_json
+from natkal.app.stopping import stop_on_signals
 
 
 class RewardKind(StrEnum):

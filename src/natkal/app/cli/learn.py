@@ -12,8 +12,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from natkal.app.cli.stopping import stop_on_signals
 from natkal.app.cli.terminal import err, out, print_json, stream_progress
+from natkal.app.stopping import stop_on_signals
 
 if TYPE_CHECKING:
     from natkal.app.reading.source import Source

@@ -17,6 +17,7 @@ from natkal.app.serve.http import Access, Application
 from natkal.app.serve.service import Service
 from natkal.app.serve.versions import Version
 from natkal.app.serve.work import Limits
+from natkal.app.stopping import closing
 from natkal.tabular.errors import StreamError
 
 SHORTEST_TOKEN = 16
@@ -90,6 +91,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Live pages end at once, requests are answered."""
+        closing()
         super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:

@@ -64,6 +64,11 @@ def _end_unless_closing(number: int) -> None:
     os._exit(128 + number)
 
 
+def closing() -> None:
+    """The main thread has seen the signal and is on its way out."""
+    _seen.set()
+
+
 @contextlib.contextmanager
 def stop_on_signals(last_words: Callable[[int], str] = lambda number: "") -> Iterator[Callable[[], int | None]]:
     """Turn SIGINT and SIGTERM into a question to ask between blocks of work: the number of the signal, or None.
@@ -79,7 +84,7 @@ def stop_on_signals(last_words: Callable[[int], str] = lambda number: "") -> Ite
 
     def asked() -> int | None:
         if caught:
-            _seen.set()
+            closing()
         return caught[0] if caught else None
 
     before = {number: signal.signal(number, note) for number in SIGNALS}
