@@ -1,5 +1,6 @@
 """No network of the grid falls silent; `python -m benchmarks dead` runs all of it."""
 
+import jax
 import numpy as np
 import pytest
 from benchmarks.dead_networks import NETWORKS
@@ -19,4 +20,7 @@ def test_every_network_depends_on_its_input() -> None:
     first, second = np.random.default_rng(0).normal(size=(2, 8, 8)).astype(np.float32)
     for make in NETWORKS.values():
         params, apply = make(np.random.default_rng(1))
-        assert np.abs(np.asarray(apply(params, first)) - np.asarray(apply(params, second))).max() > 1e-3
+        params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+        with jax.numpy_rank_promotion("allow"):
+            apart = np.abs(np.asarray(apply(params, first)) - np.asarray(apply(params, second)))
+        assert apart.max() > 1e-3

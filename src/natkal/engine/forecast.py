@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal import linalg
 from natkal.engine import counter
 from natkal.engine.blur import widened
 from natkal.engine.checks import all_concrete, in_precision_of
@@ -53,9 +54,8 @@ def follow(
         rows = around.pullback(jnp.eye(len(around.raw), dtype=around.raw.dtype))
         raw = around.raw + scale * path.growth * (rows @ path.deviation)
         if around.spread is not None:
-            values, vectors = jnp.linalg.eigh(around.spread)
-            noise = jax.random.normal(key, values.shape, values.dtype)
-            raw = raw + scale * (vectors @ (jnp.sqrt(jnp.maximum(values, 0.0)) * noise))
+            noise = jax.random.normal(key, raw.shape, raw.dtype)
+            raw = raw + scale * (linalg.semidefinite(around.spread).triangle() @ noise)
         keep = learner.rate(counter.value(state.steps, raw.dtype) + 1, jnp.ones((), bool)).keep
         after = Path(carry=around.carry, deviation=path.deviation, growth=path.growth / jnp.sqrt(keep))
         return after, make_prediction(outputs, raw, jnp.zeros((len(raw), len(raw)), raw.dtype))

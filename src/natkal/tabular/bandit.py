@@ -31,8 +31,8 @@ class TableBandit:
     >>> decision = bandit.decide({"age": 31, "city": "Paris"}, id="visit 1")
     >>> sorted(decision)
     ['arm', 'exact', 'expected', 'id', 'probability']
-    >>> decision["probability"], decision["exact"]
-    (0.5, True)
+    >>> 0 < decision["probability"] < 1, decision["exact"]
+    (True, True)
     >>> bandit.reward("visit 1", 1)
     """
 

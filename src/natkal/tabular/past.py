@@ -117,7 +117,9 @@ class Past:
     def inputs(self, key: str = "") -> np.ndarray:
         """The inputs of the next row of this key; NaN, that is missing, where there is no value yet."""
         known = self.known.get(key)
-        history = np.array([known[-lag] for lag in range(min(len(known), max(self._used)), 0, -1)] if known else [])
+        history = np.array(
+            [known[-lag] for lag in range(min(len(known), max(self._used, default=0)), 0, -1)] if known else []
+        )
         made = self._inputs(history, np.array([len(history)]))[0]
         means = self.means.get(key) if self.season else None
         if means is not None:
