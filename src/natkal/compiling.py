@@ -24,6 +24,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax._src.core import trace_state_clean
 from jax.core import Tracer
 from jax.experimental.xla_metadata import set_xla_metadata
@@ -175,8 +176,8 @@ def blank(tree: Any) -> Any:
     def zeros(leaf: Any) -> Any:
         if _is_key(leaf):
             data = jax.eval_shape(jax.random.key_data, leaf)
-            return jax.random.wrap_key_data(jnp.zeros(data.shape, data.dtype))
-        return jnp.zeros(jnp.shape(leaf), jnp.result_type(leaf))
+            return jax.random.wrap_key_data(np.zeros(data.shape, data.dtype))
+        return np.zeros(jnp.shape(leaf), jnp.result_type(leaf))
 
     return jax.tree.map(zeros, tree)
 

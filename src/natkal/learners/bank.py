@@ -362,7 +362,7 @@ class Bank:
 
     def best(self, state: BankState) -> tuple[Learner, Any]:
         """The member with the largest weight, as a learner of its own, and its state."""
-        index = int(jnp.argmax(logsumexp(state.log_weights, axis=1)))
+        index = int(np.argmax(np.logaddexp.reduce(np.asarray(state.log_weights), axis=1)))
         for (group, rows), states in zip(self._rows(), state.members, strict=True):
             if index < rows.stop:
                 own = index - rows.start

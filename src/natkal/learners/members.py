@@ -78,12 +78,11 @@ class Group:
     @functools.cached_property
     def first(self) -> Learner:
         """The first member, for what all of them share."""
-        with jax.ensure_compile_time_eval():  # also when first asked for inside a program
-            return self.learner(0)
+        return self.learner(0)
 
     def learner(self, member: int) -> Learner:
         """One of them, by itself."""
-        return self.make(jax.tree.map(lambda leaf: leaf[member], self.values))
+        return self.make(jax.tree.map(lambda leaf: np.asarray(leaf)[member], self.values))
 
     def init(self, params: Params | None, keys: Array) -> Any:
         """Every member at `params`."""
