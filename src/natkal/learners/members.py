@@ -49,6 +49,7 @@ def map_running(function: Callable[..., Any], running: RunningMembers, kept: Any
     or stopping one compiles nothing.
     """
 
+    @jax.jit  # traced once, for its shapes and for the loop
     def one(member: Array, kept: Any) -> Any:
         return function(*jax.tree.map(lambda leaf: entry(leaf, member), (kept, *stacked)))
 

@@ -172,6 +172,7 @@ class Loop:
     @functools.cached_property
     def _predictions(self):
         def block(state: Any, feed: Feed, count: Array, level: Any) -> Told:
+            @jax.jit  # traced once, for its shapes and for the loop
             def one(now: Feed) -> Told:
                 own = state if now.slots is None else jax.tree.map(lambda leaf: leaf[now.slots], state)
                 return self._predict(own, now.rows, level)

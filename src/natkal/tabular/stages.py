@@ -175,6 +175,7 @@ class Stages:
 def _each_row(function: Any, state: Any, rows: Any, slots: Any, count: Array) -> tuple[Any, Any]:
     """`function(state, row) -> (state, told)` for the first `count` rows, one after the other; the rest tells zeros."""
 
+    @jax.jit  # traced once, for its shapes and for the loop
     def one(row: Array, state: Any) -> tuple[Any, Any]:
         slot = None if slots is None else entry(slots, row)
         after, told = function(_at(state, slot), jax.tree.map(lambda leaf: entry(leaf, row), rows))
