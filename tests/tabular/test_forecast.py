@@ -10,7 +10,7 @@ import pytest
 from natkal.tabular.clock import Clock, continued
 from natkal.tabular.errors import StreamError
 from natkal.tabular.forecast import QUANTILES, Means, PastShape, crps
-from natkal.tabular.options import make_options
+from natkal.tabular.options import Options, make_options
 from natkal.tabular.past import MEAN_RATE, Past
 from natkal.tabular.schema import Feature
 from natkal.tabular.table_learner import TableLearner, TargetShape
@@ -162,3 +162,16 @@ def test_the_score_of_quantiles_is_that_of_the_law():
     law, y = NormalDist(), 0.3
     expected = y * (2 * law.cdf(y) - 1) + 2 * law.pdf(y) - 1 / np.sqrt(np.pi)
     assert crps([law.inv_cdf(q) for q in QUANTILES], y) == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.slow
+def test_the_default_mixture_forecasts_a_season():
+    """Members of two precisions draw paths together."""
+    time = np.arange(400)
+    values = 20 + 5 * np.sin(2 * np.pi * time / 12) + np.random.default_rng(0).normal(size=400) * 0.5
+    learner = TableLearner(Options(), [], [TargetShape("regression", 0, 0)])
+    learner.learn(learner.rows(np.zeros((400, 0)), values[:, None])).wait()
+    steps = learner.forecast(12)
+    expected = 20 + 5 * np.sin(2 * np.pi * np.arange(400, 412) / 12)
+    assert np.abs([step["predicted"] for step in steps] - expected).mean() < 0.8
+    assert np.mean([step["low"] < y < step["high"] for step, y in zip(steps, expected, strict=True)]) > 0.8

@@ -52,6 +52,7 @@ def follow(
     with jax.default_matmul_precision("highest"):
         around = learner.model.linearize(state.params, path.carry, in_precision_of(state.params, inputs))
         rows = around.pullback(jnp.eye(len(around.raw), dtype=around.raw.dtype))
+        scale = jnp.asarray(scale, around.raw.dtype)
         raw = around.raw + scale * path.growth * (rows @ path.deviation)
         if around.spread is not None:
             noise = jax.random.normal(key, raw.shape, raw.dtype)
