@@ -176,7 +176,7 @@ def blank(tree: Any) -> Any:
     def zeros(leaf: Any) -> Any:
         if _is_key(leaf):
             data = jax.eval_shape(jax.random.key_data, leaf)
-            return jax.random.wrap_key_data(np.zeros(data.shape, data.dtype))
+            return jax.random.wrap_key_data(jnp.asarray(np.zeros(data.shape, data.dtype)))
         return np.zeros(jnp.shape(leaf), jnp.result_type(leaf))
 
     return jax.tree.map(zeros, tree)
