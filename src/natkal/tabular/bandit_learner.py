@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
@@ -91,6 +91,14 @@ class BanditLearner:
 
     def learn(self, contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray) -> None:
         """Learn from rewards in their order; NaN is missing and says nothing."""
+        for rows, count in self._logged(contexts, arms, rewards):
+            with jax.enable_x64(True):
+                self.state = _programs(self.bandit).learn(self.state, *rows, np.int32(count))
+
+    def _logged(
+        self, contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray
+    ) -> Iterator[tuple[tuple[np.ndarray, ...], int]]:
+        """Blocks of logged decisions, padded, and how many of each count; the rewards that came are counted."""
         numbers, count = self.with_room(contexts), len(contexts)
         for first in range(0, count, LARGEST_BLOCK):
             last = min(first + LARGEST_BLOCK, count)
@@ -100,8 +108,7 @@ class BanditLearner:
                 _filled_up(np.asarray(arms[first:last], np.int32), size),
                 _filled_up(np.asarray(rewards[first:last], float), size),
             )
-            with jax.enable_x64(True):
-                self.state = _programs(self.bandit).learn(self.state, *rows, np.int32(last - first))
+            yield rows, last - first
         self.rewarded += int(np.sum(~np.isnan(np.asarray(rewards, float))))
 
     def expected(self, contexts: np.ndarray) -> np.ndarray:
@@ -112,20 +119,12 @@ class BanditLearner:
 
     def replay(self, contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray) -> Valued:
         """Learn from logged decisions in their order; each is valued with what was known before it."""
-        numbers, count, parts = self.with_room(contexts), len(contexts), []
+        parts = []
         free = np.arange(self.arm_room) < len(self.arms)
-        for first in range(0, count, LARGEST_BLOCK):
-            last = min(first + LARGEST_BLOCK, count)
-            size = _padded(last - first)
-            rows = (
-                _filled_up(numbers[first:last], size),
-                _filled_up(np.asarray(arms[first:last], np.int32), size),
-                _filled_up(np.asarray(rewards[first:last], float), size),
-            )
+        for rows, count in self._logged(contexts, arms, rewards):
             with jax.enable_x64(True):
-                self.state, told = _programs(self.bandit).replay(self.state, *rows, free, np.int32(last - first))
-            parts.append([np.asarray(part)[: last - first] for part in told])
-        self.rewarded += int(np.sum(~np.isnan(np.asarray(rewards, float))))
+                self.state, told = _programs(self.bandit).replay(self.state, *rows, free, np.int32(count))
+            parts.append([np.asarray(part)[:count] for part in told])
         return Valued(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     # -- decisions that wait for a reward ------------------------------------------------------------------------------
