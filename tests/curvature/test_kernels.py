@@ -32,6 +32,7 @@ def observe(curvature, state, rows, accepted):
 CURVATURES = {**{kernel: nk.dense(kernel=kernel) for kernel in KERNELS}, "root": nk.square_root(kernel="deferred")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", CURVATURES)
 def test_the_same_under_vmap_when_some_observations_are_turned_down(kernel: str, rtol: float) -> None:
     """Several learners at once, each turning down others; the rows of one observation may not even be finite."""

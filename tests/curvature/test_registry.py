@@ -31,7 +31,14 @@ def random_rows(rng: np.random.Generator, *, outer_products: bool) -> np.ndarray
     return rows
 
 
-@pytest.mark.parametrize(("prior_kind", "kept"), [("variances", False), ("variances", True), ("matrix", True)])
+@pytest.mark.parametrize(
+    ("prior_kind", "kept"),
+    [
+        pytest.param("variances", False, marks=pytest.mark.slow),
+        pytest.param("variances", True, marks=pytest.mark.slow),
+        ("matrix", True),
+    ],
+)
 @each_entry
 def test_update_equals_its_definition(entry: Entry, kept: bool, prior_kind: str, rtol: float) -> None:
     rng = np.random.default_rng(0)
@@ -98,6 +105,7 @@ def test_rows_that_come_factored_give_the_same_update(entry: Entry, rtol: float)
 
 
 @each_entry
+@pytest.mark.slow
 def test_respond_sees_the_gram_matrix_after_forgetting(entry: Entry, rtol: float) -> None:
     rng = np.random.default_rng(1)
     curvature = entry.build()
@@ -122,6 +130,7 @@ def test_respond_sees_the_gram_matrix_after_forgetting(entry: Entry, rtol: float
 
 
 @each_entry
+@pytest.mark.slow
 def test_samples_have_the_covariance_they_are_drawn_from(entry: Entry) -> None:
     rng = np.random.default_rng(2)
     curvature = entry.build()
@@ -142,6 +151,7 @@ def test_samples_have_the_covariance_they_are_drawn_from(entry: Entry) -> None:
 BLOCK, BLOCKS = 1_000, 100
 
 
+@pytest.mark.slow
 @pytest.mark.float64  # float32 inside, whatever the run: once is enough
 @pytest.mark.parametrize("entry", entries(float32=True))
 def test_positive_definite_after_a_hundred_thousand_float32_steps(entry: Entry) -> None:

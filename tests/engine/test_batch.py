@@ -72,6 +72,7 @@ def test_what_cannot_be_batched_is_refused() -> None:
         nk.run(learner, learner.init(params), inputs, targets, batch_size=0)
 
 
+@pytest.mark.slow
 def test_few_directions_give_the_step_of_the_full_jacobian(rtol: float) -> None:
     """Two hundred classes, one draw: two backward passes instead of two hundred, and the same step."""
     classes = 200
@@ -109,7 +110,14 @@ def test_few_directions_give_the_step_of_the_full_jacobian(rtol: float) -> None:
     np.testing.assert_allclose(moved, expected, rtol=1e4 * rtol, atol=10 * rtol)
 
 
-@pytest.mark.parametrize("fisher", [nk.exact(), nk.sampled(1), nk.outer_product()], ids=["exact", "sampled", "outer"])
+@pytest.mark.parametrize(
+    "fisher",
+    [
+        pytest.param(nk.exact(), id="exact"),
+        pytest.param(nk.sampled(1), id="sampled", marks=pytest.mark.slow),
+        pytest.param(nk.outer_product(), id="outer", marks=pytest.mark.slow),
+    ],
+)
 def test_several_epochs_in_batches_lower_the_loss(fisher) -> None:
     model, params, inputs, targets = network()
     targets = (inputs[:, 0] > 0) + (inputs[:, 1] > 0).astype(int)

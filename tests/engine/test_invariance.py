@@ -37,6 +37,7 @@ def shifted(params, scales, shifts):
 
 
 @pytest.mark.float64
+@pytest.mark.slow
 @pytest.mark.parametrize("curvature", [nk.diagonal(), nk.low_rank(4)], ids=["diagonal", "low rank"])
 def test_rescaled_inputs_with_the_prior_re_expressed(curvature) -> None:
     """Enough for a structure that contains the diagonal; those below are indifferent to shifts too."""
@@ -52,8 +53,12 @@ def test_rescaled_inputs_with_the_prior_re_expressed(curvature) -> None:
 @pytest.mark.float64
 @pytest.mark.parametrize(
     "curvature",
-    [nk.dense(), nk.blocks(by="layer"), nk.blocks(by="neuron"), nk.quasi_diagonal()],
-    ids=["dense", "layer", "neuron", "quasi-diagonal"],
+    [
+        pytest.param(nk.dense(), id="dense"),
+        pytest.param(nk.blocks(by="layer"), id="layer", marks=pytest.mark.slow),
+        pytest.param(nk.blocks(by="neuron"), id="neuron", marks=pytest.mark.slow),
+        pytest.param(nk.quasi_diagonal(), id="quasi-diagonal"),
+    ],
 )
 def test_shifted_and_inverted_inputs(curvature) -> None:
     """x -> a x + b moves weight into bias: the prior is re-expressed as the matrix T Sigma T' of the new parameters."""

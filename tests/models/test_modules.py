@@ -85,7 +85,14 @@ def weights(params) -> dict:
     return found
 
 
-@pytest.mark.parametrize("build", [equinox_network, nnx_network, linen_network])
+@pytest.mark.parametrize(
+    "build",
+    [
+        equinox_network,
+        pytest.param(nnx_network, marks=pytest.mark.slow),
+        pytest.param(linen_network, marks=pytest.mark.slow),
+    ],
+)
 def test_a_module_is_its_function(build, rtol):
     _, model, call = build()
     assert model.size == 3 * 4 + 4 + 4 + 1  # the counter, the statistics and the name are not learned

@@ -119,7 +119,13 @@ BREAKAGES = {
 }
 
 
-@pytest.mark.parametrize(("breakage", "expected"), BREAKAGES.values(), ids=BREAKAGES)
+@pytest.mark.parametrize(
+    ("breakage", "expected"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] if number > 1 else [])
+        for number, (name, case) in enumerate(BREAKAGES.items())
+    ],
+)
 def test_a_broken_formula_is_reported(breakage, expected, failures, monkeypatch):
     if "Sec. 1.2" not in expected:  # its samplers take a second to compile, and no other claim needs them
         monkeypatch.setattr("natkal.paper.sampling.largest_z", lambda *_: jnp.zeros(()))

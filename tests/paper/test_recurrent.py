@@ -82,8 +82,8 @@ DIAGONAL = {"sensitivity": sensitivity.diagonal()}
     ("family", "cell", "options"),
     [
         (Gaussian(0.5), cells.tanh(3), {}),
-        (Bernoulli(), cells.gru(3), {}),
-        (Categorical(3), cells.linear(3), {}),
+        pytest.param(Bernoulli(), cells.gru(3), {}, marks=pytest.mark.slow),
+        pytest.param(Categorical(3), cells.linear(3), {}, marks=pytest.mark.slow),
         (Gaussian(0.5), cells.lru(2, memory=3.0), DIAGONAL),
         pytest.param(Bernoulli(), cells.rtu(2, memory=3.0), DIAGONAL, marks=pytest.mark.slow),
     ],

@@ -32,6 +32,7 @@ def test_every_claim_holds_for_a_network_with_k_logits():
     assert all(row.steps == 60 for row in rows if row.claim != "Sec. 1.2")
 
 
+@pytest.mark.slow
 def test_infinite_support_and_other_rates():
     rows = certify(Exponential(), (), 1, schedules={"constant": constant(0.02)}, prior_weight=2.0)
     assert {row.claim for row in rows} == ALWAYS

@@ -6,7 +6,9 @@ import pytest
 
 import natkal as nk
 from natkal.drivers.storage import check_arrays
-from natkal.tabular.choose import Inputs
+from natkal.learners.selection import Selection
+from natkal.tabular.architectures import Inputs
+from natkal.tabular.errors import StreamError
 from natkal.tabular.options import make_options
 from natkal.tabular.past import Past, find_period
 from natkal.tabular.table_learner import TableLearner, TargetShape
@@ -155,3 +157,36 @@ def test_a_period_is_found_and_noise_has_none():
     assert find_period(season) == 12
     assert find_period(rng.normal(size=400)) == 0
     assert find_period(np.cumsum(rng.normal(size=400))[:60]) in range(61)
+
+
+@pytest.mark.parametrize("memory", ["8MB", "1MB", "128kB"])
+def test_a_limit_of_memory_is_kept(memory):
+    """Counted on the arrays themselves; a checkpoint brings the same mixture back, and too little is refused."""
+    options = make_options(memory=memory)
+    made = TableLearner(options, [True] * 10, [TargetShape("regression")], limits=False)
+    assert sum(array.nbytes for array in made.arrays().values()) <= options.bytes
+    again = TableLearner.from_header(options, made.header(), keyed=False, limits=False)
+    assert again.member_names == made.member_names
+    with pytest.raises(StreamError, match="smallest learner"):
+        TableLearner(make_options(memory="1kB"), [True] * 10, [TargetShape("regression")])
+
+
+def test_a_budget_lets_the_likeliest_members_run_that_fit_into_it():
+    """Costs 1, 1 and 5 for the members of three groups: 6 units hold the best one of 5 and one of 1."""
+    selection = Selection(budget=6.0, costs=(1.0, 1.0, 5.0))
+    sizes = (2, 2, 2)
+    runs = np.ones(6, bool)
+    state = selection.init(sizes, np.float64)._replace(seen=np.int32(1024))
+    log_weights = np.log([[0.1], [0.05], [0.2], [0.05], [0.5], [0.1]])
+    chosen = selection._chosen(jax.numpy.asarray(log_weights), state, jax.numpy.asarray(runs), sizes)
+    assert np.asarray(chosen).tolist() == [False, False, True, False, True, False]
+    left_out = make_options(budget="20")
+    names = TableLearner(left_out, [True] * 10, [TargetShape("regression")], limits=False).member_names
+    assert any("mlp:64 " in name for name in names)
+    assert not any("mlp:128" in name for name in names)
+
+
+@pytest.mark.parametrize("given", [{"budget": "quick"}, {"budget": "0"}, {"budget": "-3"}, {"memory": "12"}])
+def test_a_budget_or_memory_that_is_none_is_refused(given):
+    with pytest.raises(StreamError, match=next(iter(given))):
+        make_options(**given)

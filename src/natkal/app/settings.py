@@ -26,6 +26,7 @@ class Settings:
     fading: float | None = None
     past: str = "auto"
     budget: str = "auto"
+    memory: str | None = None
     seed: int = 0
     sample: int = 1000
     metrics_every: int | None = None
@@ -33,8 +34,6 @@ class Settings:
     predictions: str | None = None
     metrics: str | None = None
     horizon: int | None = None
-    encoding: str = "utf-8"
-    decimal: str = "auto"
 
     @property
     def options(self) -> Options:
@@ -48,6 +47,7 @@ class Settings:
             seed=self.seed,
             past=past,
             budget=self.budget,
+            memory=self.memory,
         )
 
 

@@ -74,7 +74,7 @@ def plan(model: Model, *, memory: int | None = None, inputs: Any = None, target:
     budget = available_memory() if memory is None else memory
     costs = []
     for name, curvature in CANDIDATES.items():
-        state, peak, work = _estimate(model, curvature)
+        state, peak, work = estimate(model, curvature)
         fits = peak <= budget
         seconds = _measure(model, curvature, inputs, target) if fits and inputs is not None and work <= 1e10 else None
         kernel = curvature.kernel_for(model.size).name if isinstance(curvature, Dense) else None
@@ -84,6 +84,16 @@ def plan(model: Model, *, memory: int | None = None, inputs: Any = None, target:
         del affordable["dense"]
     recommended = next((name for name in PREFERRED if name in affordable), None)
     return Plan(parameters=model.size, memory=budget, costs=tuple(costs), recommended=recommended)
+
+
+def estimate(model: Model, curvature: Curvature) -> tuple[int, int, float]:
+    """State; what a step needs at once (state twice, rows, their images and products); multiply-adds, roughly."""
+    state = state_bytes(model, curvature)
+    itemsize = _variances(model).dtype.itemsize
+    rows = model.outputs.raw_dim * model.size * itemsize
+    # every row meets every number of the state (low rank: in its inner products) and every row (the gram matrix)
+    work = model.outputs.raw_dim * (state / itemsize + model.outputs.raw_dim * model.size)
+    return state, 2 * state + 3 * rows + 2 * model.size * itemsize, work
 
 
 def check_fits(model: Model, curvature: Curvature) -> None:
@@ -118,6 +128,18 @@ def available_memory() -> int:
         return 2**63 - 1
 
 
+def parse_bytes(text: str) -> int | None:
+    """Bytes from 500MB, 1.5 GB, 64kB; None where it is no size."""
+    units = {"GB": 10**9, "MB": 10**6, "KB": 10**3, "B": 1}
+    written = text.strip().upper()
+    unit = next((unit for unit in units if written.endswith(unit)), None)
+    try:
+        size = float(written.removesuffix(unit)) * units[unit] if unit else math.nan
+    except ValueError:
+        return None
+    return int(size) if 0 < size < math.inf else None
+
+
 def readable(size: float | int) -> str:
     """Bytes as a person reads them."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -135,16 +157,6 @@ def _layout(model: Model) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 def _variances(model: Model) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((model.size,), jnp.result_type(*jax.tree.leaves(model.params)))
-
-
-def _estimate(model: Model, curvature: Curvature) -> tuple[int, int, float]:
-    """State; what a step needs at once (state twice, rows, their images and products); multiply-adds, roughly."""
-    state = state_bytes(model, curvature)
-    itemsize = _variances(model).dtype.itemsize
-    rows = model.outputs.raw_dim * model.size * itemsize
-    # every row meets every number of the state (low rank: in its inner products) and every row (the gram matrix)
-    work = model.outputs.raw_dim * (state / itemsize + model.outputs.raw_dim * model.size)
-    return state, 2 * state + 3 * rows + 2 * model.size * itemsize, work
 
 
 def _measure(model: Model, curvature: Curvature, inputs: Any, target: Any, steps: int = 5) -> float:

@@ -28,7 +28,8 @@ def options_of(estimator: Any, seed: int, *, forget: bool = True) -> Options:
             fading=_number("fading", estimator.fading),
             seed=seed,
             past=estimator.past,
-            budget=estimator.budget,
+            budget=str(estimator.budget),
+            memory=f"{size}B" if isinstance(size := estimator.memory, int) else size,
             standardize=bool(estimator.standardize),
             forget=forget,
         )

@@ -30,7 +30,8 @@ class KalmanEstimator(base.Estimator):
         prior_scale: float | None = None,
         fading: float | None = None,
         past: str = "auto",
-        budget: str = "auto",
+        budget: str | float = "auto",
+        memory: str | int | None = None,
         standardize: bool = True,
         seed: int = 0,
     ):
@@ -41,6 +42,7 @@ class KalmanEstimator(base.Estimator):
         self.fading = fading
         self.past = past
         self.budget = budget
+        self.memory = memory
         self.standardize = standardize
         self.seed = seed
         options_of(self, seed or 0)  # refuses what no learner can be built from

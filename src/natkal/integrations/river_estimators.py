@@ -21,7 +21,8 @@ class KalmanRegressor(KalmanEstimator, base.MiniBatchRegressor):
     `"single"` is one filter, with this `prior_scale` (times 1/fan-in, the prior variance of the weights) and `fading`
     (the share of what is known that is forgotten with each row). `model` is `"auto"`, `"linear"`, `"mlp:64,64"` or
     `"gru:8"`; `hidden_layer_sizes=(64,)` means `"mlp:64"` and `()` means `"linear"`. `past` says which earlier targets
-    are inputs too: `"auto"`, `"none"`, or lags such as `"1,2,24"`. `budget` is `"fast"`, `"auto"` or `"best"`.
+    are inputs too: `"auto"`, `"none"`, or lags such as `"1,2,24"`. `budget` is `"fast"`, `"auto"`,
+    `"best"` or microseconds a row, `memory` the most bytes of the state (`"1MB"`).
 
     Examples
     --------

@@ -38,6 +38,7 @@ class KalmanEstimator(BaseEstimator):
         fading: Any = None,
         past: Any = "none",
         budget: Any = "auto",
+        memory: Any = None,
         standardize: Any = True,
         n_iter: Any = "auto",
         random_state: Any = None,
@@ -49,6 +50,7 @@ class KalmanEstimator(BaseEstimator):
         self.fading = fading
         self.past = past
         self.budget = budget
+        self.memory = memory
         self.standardize = standardize
         self.n_iter = n_iter
         self.random_state = random_state

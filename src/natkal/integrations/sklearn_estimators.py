@@ -163,7 +163,8 @@ class KalmanRegressor(_Regressor):
     `"package.module:function"`; `hidden_layer_sizes=(64,)` means `"mlp:64"` and `()` means `"linear"`. `prior_scale`
     (times 1/fan-in, the prior variance of the weights) and `fading` (the share of what is known that is forgotten with
     each row) are those of a single filter. `past` says which earlier targets are inputs too, such as `"1,2,24"`: for
-    rows in their order in time. `budget` is `"fast"`, `"auto"` or `"best"`. The noise is learned, and features and
+    rows in their order in time. `budget` is `"fast"`, `"auto"`, `"best"` or microseconds a row, `memory` the most
+    bytes of the state (`"1MB"`). The noise is learned, and features and
     targets are standardised inside (`standardize`). A missing value is NaN. Columns of a frame that are not numbers are
     encoded.
 

@@ -10,6 +10,7 @@ members may take all steps up to there before anything is decided.
   recent rows, to the best member of all. The margin shrinks as rows come: a slow starter has time to catch up.
 - Groups come cheapest first. After LATE rows a group goes on only if it gains more than the least margin over every
   cheaper one.
+- With a `budget`, the running members of largest weight go on whose `costs` add up to no more.
 - A drift is a loss that has risen: the mean over about 50 rows is above the mean over about 1,000 by five standard
   errors. Then every member runs again. Those of a group with a running member start as copies of its best one, the
   others where they stopped, and all share a tenth of the weight.
@@ -61,9 +62,14 @@ class SelectionState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Rules for stopping and starting members; `least` of each group run as long as the group does."""
+    """Rules for stopping and starting members; `least` of each group run as long as the group does.
+
+    `costs` has the cost of one member of each group, in the units of `budget`.
+    """
 
     least: int = 1
+    budget: float | None = None
+    costs: tuple[float, ...] = ()
 
     def init(self, sizes: tuple[int, ...], dtype: Any) -> SelectionState:
         """Every member runs."""
@@ -138,7 +144,13 @@ class Selection:
             alive = ((lowest <= best + margin) & worth) | (now.seen < PATIENCE)
             parts.append(runs[rows] & ((rank < wanted) | (near & (rank < 2 * wanted))) & alive)
         kept = jnp.concatenate(parts)
-        return jnp.where(jnp.any(kept), kept, runs)
+        kept = jnp.where(jnp.any(kept), kept, runs)
+        if self.budget is None:
+            return kept
+        costs = jnp.repeat(jnp.asarray(self.costs, best.dtype), jnp.asarray(sizes), total_repeat_length=sum(sizes))
+        ahead = kept[None, :] & (weight[None, :] >= weight[:, None])
+        spent = jnp.sum(jnp.where(ahead, costs[None, :], 0.0), axis=1)
+        return kept & ((spent <= self.budget) | (weight == jnp.max(weight)))
 
     def _apply(
         self, state: Any, runs: Bool[Array, " m"], chosen: Bool[Array, " m"], drift: Array, sizes: tuple[int, ...]

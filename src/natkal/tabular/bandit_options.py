@@ -18,7 +18,7 @@ from natkal.learners.predictive import laws_for
 from natkal.learners.scaled import Scaled
 from natkal.models import fan_in_prior, mlp_apply, static_model
 from natkal.models.arms import heads_model
-from natkal.tabular.choose import Layers, Shape
+from natkal.tabular.architectures import Layers, Shape
 from natkal.tabular.errors import StreamError
 
 REWARDS: dict[str, Family] = {"binary": Bernoulli(), "number": Gaussian(1.0), "count": Poisson()}

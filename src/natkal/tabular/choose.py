@@ -2,23 +2,22 @@
 
 `auto` is a mixture over architectures, each with several priors and fadings and with and without the target's past:
 a linear model, a network of one hidden layer and one of two, with a Kronecker-factored covariance for each layer.
+
+With a limit of memory the mixture is the largest of SIZES whose state fits; it is chosen once, for the columns and
+classes there is room for at the start. With a budget in microseconds, architectures of which one member takes longer
+are left out, and the selection lets no more members run than fit into it. Times are estimated from the work of a step,
+so that the same rows give the same numbers on any machine.
 """
 
-import dataclasses
 import functools
-import importlib
-import itertools
-import os
-import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from natkal.curvature import Curvature, blocks, dense, kronecker
 from natkal.engine import Learner, exact, fading, online, robust, sampled
+from natkal.engine.plan import estimate, readable
 from natkal.families import Family
 from natkal.learners.auto import OUTLIER_DISTANCE, SHARE, expected_spread
 from natkal.learners.bank import Bank
@@ -26,63 +25,54 @@ from natkal.learners.members import Group
 from natkal.learners.predictive import Counted, Laws, PlugIn, Student, laws_for
 from natkal.learners.scaled import Scaled
 from natkal.learners.selection import Selection
-from natkal.models import Model, cells, fan_in_prior, mlp_apply, recurrent_model, static_model
+from natkal.models import fan_in_prior
+from natkal.tabular.architectures import Inputs, Layers, Memory, Shape, UsersOwn, load_users_network
 from natkal.tabular.errors import StreamError
 from natkal.tabular.options import SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
 from natkal.tabular.tasks import Task
-from natkal.typing import Array, Params
 
-DENSE_UP_TO = 400
-"""Parameters of a linear model that get a full covariance; a larger one, and every network, a structured one."""
-UNKNOWN_CLASS = -1e9
-"""Log-odds of a slot that has no class yet."""
 LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0, 1e-3))
 """(prior scale, fading) of the linear members."""
 NAIVE = ((0.3, 0.0), (3.0, 0.0), (10.0, 1e-3))
 """(prior scale, fading) of the linear members whose prior is centred on the naive forecast of a series."""
 NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
 """(prior scale, fading) of the members of each network."""
-HIDDEN = ((64,), (128, 128))
+SIZES = (
+    ((64,), (128, 128)),
+    ((64,), (64, 64)),
+    ((64,), (32, 32)),
+    ((64,),),
+    ((32,),),
+    ((16,),),
+    (),
+)
+"""Hidden layers of the networks in the mixture; the first one unless memory is limited."""
+STEP_MICROSECONDS, ROW_WORK, GRAM_WORK = 4.0, 2e3, 2e4
+"""A member's step takes about 4 us, and on one core so many multiply-adds per microsecond: of a row with the state,
+which waits for memory, and of rows with rows, which does not.
+"""
 MANY_CLASSES, FISHER_DRAWS = 64, 4
 """Beyond so many classes the Fisher matrix is estimated from a few draws: the exact one costs classes^3 per row."""
-CELLS = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
-
-
-class Inputs(NamedTuple):
-    """One row as a model sees it: its numbers, and how many classes are known by now."""
-
-    features: Any
-    known: Any
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """The numbers of a row: how many there is room for, which are plain numbers to be scaled, and which are past.
-
-    `fan_in` is the number of inputs that the priors of the first weights are divided by. `past` is how many of the
-    inputs, the first ones, are earlier targets, and `naive` the weights of a naive forecast from them (none where there
-    is no such forecast).
-    """
-
-    columns: int
-    scaled: tuple[bool, ...]
-    past: int
-    fan_in: int
-    naive: tuple[float, ...] = ()
 
 
 @functools.lru_cache(maxsize=64)
-def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False) -> Scaled:
-    """The learner for rows of this shape and this task; the same object, compiled once, for the same question."""
+def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False, size: int = 0) -> Scaled:
+    """The learner for rows of this shape and this task; the same object, compiled once, for the same question.
+
+    `size` is the place in SIZES of its networks.
+    """
     if options.single:
         groups = (_single(options, shape, task),)
         laws = _few_laws(task.family)
         selection = None
     else:
-        groups = tuple(_groups(options, shape, task, keyed))
+        groups = tuple(_groups(options, shape, task, keyed, SIZES[size]))
         laws = laws_for(task.family)
         many = sum(group.size for group in groups) > 2
-        selection = Selection() if many and not keyed and options.budget != "best" else None
+        selection = None
+        if many and not keyed and options.budget != "best":
+            costs = tuple(microseconds(group) for group in groups)
+            selection = Selection(budget=options.microseconds, costs=costs)
     bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
     example = Inputs(np.zeros(shape.columns), np.zeros((), np.int32))
     mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)
@@ -104,7 +94,33 @@ def member_names(learner: Scaled) -> list[str]:
     return [name for group in learner.bank.groups for name in group.names]
 
 
-def _groups(options: Options, shape: Shape, task: Task, keyed: bool) -> list[Group]:
+def size_within(options: Options, shapes: Sequence[Shape], tasks: Sequence[Task], keyed: bool) -> int:
+    """The largest mixture whose state, for all targets together, fits into the memory that was allowed."""
+    if options.bytes is None:
+        return 0
+    sizes = range(len(SIZES)) if options.model == "auto" and not (options.single or keyed) else range(1)
+    needed = 0
+    for size in sizes:
+        learners = [make_learner(options, shape, task, keyed, size) for shape, task in zip(shapes, tasks, strict=True)]
+        with jax.enable_x64(True):
+            leaves = jax.tree.leaves([jax.eval_shape(learner.init) for learner in learners])
+        needed = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf.dtype, "itemsize"))
+        if needed <= options.bytes:
+            return size
+    raise StreamError(
+        f"memory: {options.memory} is too little, the smallest learner of these rows takes {readable(needed)}"
+    )
+
+
+def microseconds(group: Group) -> float:
+    """About how long a step of one member takes."""
+    first: Any = group.first
+    work = estimate(first.model, first.curvature)[2]
+    gram = first.model.outputs.raw_dim**2 * first.model.size
+    return STEP_MICROSECONDS + (work - gram) / ROW_WORK + gram / GRAM_WORK
+
+
+def _groups(options: Options, shape: Shape, task: Task, keyed: bool, networks: Any) -> list[Group]:
     """The architectures of the mixture; a model for each key gets linear ones only, since there are many of it."""
     if options.model != "auto":
         linear = options.model == "linear"
@@ -113,7 +129,9 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool) -> list[Gro
     groups = [_group(options, shape, task, Layers(()), LINEAR, naive=NAIVE)]
     if keyed or options.budget == "fast":
         return groups
-    return [*groups, *(_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in HIDDEN)]
+    groups += [_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in networks]
+    limit = options.microseconds
+    return groups if limit is None else [*groups[:1], *(group for group in groups[1:] if microseconds(group) <= limit)]
 
 
 def _single(options: Options, shape: Shape, task: Task) -> Group:
@@ -130,117 +148,6 @@ def _few_laws(family: Family) -> Laws:
     if inner.support == "real":
         return Counted(Student((2000.0,), (1.0,)))
     return Counted(PlugIn(inner)) if inner.support == "classes" else laws_for(family)
-
-
-@dataclasses.dataclass(frozen=True)
-class Layers:
-    """A network without memory: hidden layers of these sizes, none for a linear model.
-
-    Kronecker factors are safe in float32 (tests/curvature), where a network takes half the time.
-    """
-
-    hidden: tuple[int, ...]
-    dtype: Any = np.float64
-
-    @property
-    def name(self) -> str:
-        """As the option `model` spells it."""
-        return "mlp:" + ",".join(map(str, self.hidden)) if self.hidden else "linear"
-
-    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
-        """First weights of variance 1/fan-in; a linear model starts at zero."""
-        sizes = (shape.columns, *self.hidden, outputs)
-        layers = []
-        for position, (inner, outer) in enumerate(itertools.pairwise(sizes)):
-            fan_in = shape.fan_in if position == 0 else inner
-            weight = np.zeros((inner, outer)) if not self.hidden else _drawn(seed, position, inner, outer, fan_in)
-            layers.append({"weight": weight.astype(self.dtype), "bias": np.zeros(outer, self.dtype)})
-        return layers
-
-    def model(self, params: Params, family: Family, mask: Any) -> Model:
-        """The network on the inputs that `mask` lets through."""
-
-        def apply(params: Params, inputs: Inputs) -> Array:
-            return _known_classes(mlp_apply(params, inputs.features * mask), inputs.known)
-
-        return static_model(apply, params, family)
-
-    def curvature(self, size: int) -> Curvature:
-        """A full covariance for a small linear model, Kronecker factors elsewhere."""
-        return dense(kernel="immediate") if not self.hidden and size <= DENSE_UP_TO else kronecker()
-
-
-@dataclasses.dataclass(frozen=True)
-class Memory:
-    """A recurrent network with one layer of this cell."""
-
-    cell: str
-    units: int
-
-    @property
-    def name(self) -> str:
-        """As the option `model` spells it."""
-        return f"{self.cell}:{self.units}"
-
-    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
-        """First weights of the cell and of its readout."""
-        cell = CELLS[self.cell](self.units)
-
-        def draw() -> Params:
-            cell_key, readout_key = jax.random.split(jax.random.key(seed))
-            return {
-                "cell": cell.params(cell_key, shape.columns),
-                "readout": cells.readout_params(readout_key, cell.width, outputs),
-            }
-
-        return jax.jit(draw)()
-
-    def model(self, params: Params, family: Family, mask: Any) -> Model:
-        """The cell on the inputs that `mask` lets through."""
-        cell = CELLS[self.cell](self.units)
-
-        def advance(params: Params, state: Any, inputs: Inputs) -> Any:
-            return cell(params, state, inputs.features * mask)
-
-        def read(params: Params, state: Any, inputs: Inputs) -> Array:
-            return _known_classes(cell.readout(params, state, inputs.features * mask), inputs.known)
-
-        return recurrent_model(advance, read, params, cell.state(), family)
-
-    def curvature(self, size: int) -> Curvature:
-        """A full covariance while it is small, one for each unit's weights beyond."""
-        return dense(kernel="immediate") if size <= 3 * DENSE_UP_TO else blocks()
-
-
-@dataclasses.dataclass(frozen=True)
-class UsersOwn:
-    """A network of the user's own: `function(inputs, outputs)` returns (apply, params)."""
-
-    spec: str
-    start: Any = dataclasses.field(compare=False)
-    apply: Callable[..., Array] = dataclasses.field(compare=False)
-
-    @property
-    def name(self) -> str:
-        """As the option `model` spells it."""
-        return self.spec
-
-    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
-        """The user's own."""
-        return self.start
-
-    def model(self, params: Params, family: Family, mask: Any) -> Model:
-        """The user's function on the inputs that `mask` lets through."""
-        own = self.apply
-
-        def apply(params: Params, inputs: Inputs) -> Array:
-            return _known_classes(jnp.reshape(own(params, inputs.features * mask), (-1,)), inputs.known)
-
-        return static_model(apply, params, family)
-
-    def curvature(self, size: int) -> Curvature:
-        """A full covariance while it is small."""
-        return dense(kernel="immediate") if size <= 3 * DENSE_UP_TO else kronecker()
 
 
 def _architecture(options: Options, shape: Shape, task: Task) -> Layers | Memory | UsersOwn:
@@ -315,31 +222,3 @@ def _group(
             for scale, rate, mask, start in rows
         ),
     )
-
-
-def _drawn(seed: int, layer: int, rows: int, columns: int, fan_in: int) -> np.ndarray:
-    """Normal weights of variance 1/fan-in; row i does not depend on how many rows there are."""
-    parts = [np.random.default_rng((seed, layer, row)).normal(size=columns) for row in range(rows)]
-    return np.stack(parts) / np.sqrt(fan_in)
-
-
-def _known_classes(outputs: Array, known: Array) -> Array:
-    """Log-odds of classes that have not been seen are minus infinity; `known` is 0 for numbers."""
-    slots = jnp.arange(1, len(outputs) + 1)
-    return jnp.where((known == 0) | (slots < known), outputs, UNKNOWN_CLASS)
-
-
-def load_users_network(spec: str, inputs: int, outputs: int) -> UsersOwn:
-    """`function(inputs, outputs) -> (apply, params)` of the module that the option `model` names."""
-    module_name, _, function_name = spec.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        function: Any = getattr(importlib.import_module(module_name), function_name)
-        apply, params = function(inputs, outputs)
-        start = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-    except Exception as error:
-        raise StreamError(
-            f"model: {spec} must be a function (inputs, outputs) -> (apply, params): {type(error).__name__}: {error}"
-        ) from error
-    return UsersOwn(spec, start, apply)

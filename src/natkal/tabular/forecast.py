@@ -17,7 +17,7 @@ import numpy as np
 from natkal.compiling import QUICK
 from natkal.learners import paths
 from natkal.learners.scaled import Scaled
-from natkal.tabular.choose import Inputs
+from natkal.tabular.architectures import Inputs
 from natkal.tabular.errors import StreamError
 from natkal.tabular.past import INDICATORS, MEAN_RATE, SEASONAL_LAGS, Past
 from natkal.tabular.tasks import Task

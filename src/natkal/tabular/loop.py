@@ -17,7 +17,7 @@ from natkal.compiling import compile_loop, compile_quickly
 from natkal.learners.scaled import Scaled
 from natkal.learners.scales import FIRST_ROWS
 from natkal.learners.selection import next_decision
-from natkal.tabular.choose import Inputs
+from natkal.tabular.architectures import Inputs
 from natkal.tabular.stages import BLOCK, Stages, Steps
 from natkal.tabular.tasks import LEVEL, Outcome, Task
 from natkal.typing import Array

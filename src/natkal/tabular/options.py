@@ -4,6 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
+from natkal.engine.plan import parse_bytes
 from natkal.tabular.errors import StreamError
 
 LEARNERS = ("auto", "single")
@@ -18,8 +19,10 @@ class Options:
 
     `model`: `auto` (several architectures), `linear`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, or a function of the
     user's own as package.module:function. `past`: which earlier targets are inputs: `auto`, `none`, or lags as 1,2,48.
-    `budget`: `fast` runs few members, `auto` stops those that have lost, `best` lets all of them run. `forget`: whether
-    members may forget earlier rows; rows in no order in time, as those of scikit-learn's `fit`, all count alike.
+    `budget`: `fast` runs few members, `auto` stops those that have lost, `best` lets all of them run, and a number is
+    about how many microseconds a row may take (see choose.py). `memory`: the most bytes of the learner's state, as 1MB.
+    `forget`: whether members may forget earlier rows; rows in no order in time, as those of scikit-learn's `fit`, all
+    count alike.
     """
 
     learner: str = "auto"
@@ -29,6 +32,7 @@ class Options:
     seed: int = 0
     past: str = "auto"
     budget: str = "auto"
+    memory: str | None = None
     standardize: bool = True
     forget: bool = True
 
@@ -36,6 +40,16 @@ class Options:
     def single(self) -> bool:
         """Whether one filter runs: asked for, or a prior or a fading was given."""
         return self.learner == "single" or self.prior_scale is not None or self.fading is not None
+
+    @property
+    def microseconds(self) -> float | None:
+        """The time that a row may take, where the budget is one."""
+        return None if self.budget in BUDGETS else float(self.budget)
+
+    @property
+    def bytes(self) -> int | None:
+        """The most that the learner's state may take."""
+        return None if self.memory is None else parse_bytes(self.memory)
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -63,8 +77,11 @@ def check_options(options: Options) -> None:
     """Refuse what no learner can be built from, in one sentence that names the option."""
     if options.learner not in LEARNERS:
         raise StreamError(f"learner: must be one of {', '.join(LEARNERS)}, got {options.learner!r}")
-    if options.budget not in BUDGETS:
-        raise StreamError(f"budget: must be one of {', '.join(BUDGETS)}, got {options.budget!r}")
+    if options.budget not in BUDGETS and not re.fullmatch(r"0*[1-9]\d*(\.\d+)?", options.budget):
+        known = ", ".join(BUDGETS)
+        raise StreamError(f"budget: write {known}, or microseconds a row such as 50, got {options.budget!r}")
+    if options.memory is not None and parse_bytes(options.memory) is None:
+        raise StreamError(f"memory: write 128kB, 1MB or 2GB, got {options.memory!r}")
     if options.prior_scale is not None and not 0 < options.prior_scale < float("inf"):
         raise StreamError(f"prior_scale: must be positive and finite, got {options.prior_scale!r}")
     if options.fading is not None and not 0 <= options.fading < 1:

@@ -23,7 +23,7 @@ from natkal.compiling import blank, compile_loop, inside_transformation, run_tog
 from natkal.learners.members import entry, with_entry
 from natkal.learners.scaled import Scaled, ScaledState, Standard
 from natkal.learners.selection import REVIEW
-from natkal.tabular.choose import Inputs
+from natkal.tabular.architectures import Inputs
 from natkal.tabular.tasks import Outcome, Task
 from natkal.typing import Array
 

@@ -16,7 +16,8 @@ from natkal.compiling import run_once
 from natkal.drivers.storage import array_template, restored, state_arrays
 from natkal.learners.paths import ROUNDS
 from natkal.tabular import forecast
-from natkal.tabular.choose import Inputs, Shape, make_learner, member_names
+from natkal.tabular.architectures import Inputs, Shape
+from natkal.tabular.choose import SIZES, make_learner, member_names, size_within
 from natkal.tabular.errors import StreamError
 from natkal.tabular.loop import Feed, Loop, Pending, Progress, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
@@ -67,6 +68,7 @@ class TableLearner:
         self.keys: dict[str, int] = {}
         self.room = len(self.scaled)
         self._progress: tuple[Any, list[Progress]] | None = None
+        self.size: int | None = None
         self._build()
         with jax.enable_x64(True):
             self.state: Any = _spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
@@ -77,10 +79,13 @@ class TableLearner:
         """The loop for the features and classes there is room for; one that was compiled before is used again."""
         tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
         shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
-        asked = (self.options, shapes, tasks, self.keyed, self.limits)
+        if self.size is None:
+            self.size = size_within(self.options, shapes, tasks, self.keyed)
+        asked = (self.options, shapes, tasks, self.keyed, self.limits, self.size)
         if asked not in _LOOPS:
             learners = tuple(
-                make_learner(self.options, shape, task, self.keyed) for shape, task in zip(shapes, tasks, strict=True)
+                make_learner(self.options, shape, task, self.keyed, self.size)
+                for shape, task in zip(shapes, tasks, strict=True)
             )
             _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.has_memory)
         self.loop = _LOOPS[asked]
@@ -344,6 +349,7 @@ class TableLearner:
         return {
             "fan_in": self.fan_in,
             "room": self.room,
+            "size": self.size,
             "scaled": self.scaled,
             "targets": [dataclasses.asdict(target) for target in self.targets],
             "known": self.known,
@@ -370,7 +376,9 @@ class TableLearner:
         for past, state in zip(made.pasts, header["pasts"], strict=True):
             past.restore(state)
         made.keys = {str(key): slot for slot, key in enumerate(header["keys"])}
-        made._progress = None
+        made._progress, made.size = None, int(header["size"])
+        if not 0 <= made.size < len(SIZES):
+            raise ValueError(f"size: no mixture has number {made.size}")
         made._build()
         return made
 

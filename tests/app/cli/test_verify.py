@@ -71,6 +71,7 @@ def two_cases(built, monkeypatch):
     monkeypatch.setattr("natkal.paper.builtin_cases", lambda: built)
 
 
+@pytest.mark.slow
 def test_json_of_a_filtered_case(two_cases):
     answer = run("--case", "AGAIN", "--steps", "10", "--json", *PRECISION)
     assert answer.exit_code == 0, answer.output
@@ -87,6 +88,7 @@ def test_json_of_a_filtered_case(two_cases):
     assert {"Thm 2", "Prop. 3", "Prop. 4"} <= {row["claim"] for row in result["results"]}
 
 
+@pytest.mark.slow
 def test_table_of_all_cases(two_cases):
     answer = run("--steps", "5", *PRECISION)
     assert answer.exit_code == 0, answer.output
@@ -102,6 +104,7 @@ def test_users_model(users_module):
 
 
 @pytest.mark.float64
+@pytest.mark.slow
 def test_a_claim_above_tolerance_exits_1(two_cases, monkeypatch):
     from natkal import paper
 

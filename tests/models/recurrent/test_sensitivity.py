@@ -16,6 +16,8 @@ from tests.models.recurrent.registry import ALL, DIAGONAL, SENSITIVITIES, UNITS,
 STEPS, INPUTS, DRAWS, LEVEL = 6, 2, 2000, 1e-3
 KINDS = {kind: [entry for entry in SENSITIVITIES if entry.kind == kind] for kind in ("exact", "biased", "unbiased")}
 BY_CELL = [pytest.param(name, id=name) for name in ALL]
+ALIKE = {"diagonal", "leaky", "linear", "lstm"}
+"""Cells whose claims a quicker one of the same kind checks too."""
 
 
 @functools.cache
@@ -66,7 +68,10 @@ def everything(name: str):
     return compute()
 
 
-@pytest.mark.parametrize("name", BY_CELL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else []) for name in ALL],
+)
 def test_exact_ones_are_back_propagation_through_time(name, rtol) -> None:
     found, expected = everything(name)
     for entry in KINDS["exact"]:
@@ -92,6 +97,7 @@ def test_rows_and_push_are_of_one_matrix(name, rtol) -> None:
 
 
 @pytest.mark.float64
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tanh", "gru", "lstm"])
 def test_random_ones_are_unbiased(name) -> None:
     """No entry of the mean of many draws is further from G than chance allows, at level 0.001 for all entries."""

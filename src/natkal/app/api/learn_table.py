@@ -34,7 +34,8 @@ def learn(
     model: str = "auto",
     key: str | None = None,
     past: str | int | Sequence[int] = "auto",
-    budget: str = "auto",
+    budget: str | float = "auto",
+    memory: str | int | None = None,
     sequence: str | None = None,
     id: str | None = None,
     label_delay: int = 0,
@@ -68,7 +69,9 @@ def learn(
         model: `auto`, `linear`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, or package.module:function.
         key: Column of keys: one model for each.
         past: Earlier targets as inputs: `auto`, `none`, or lags such as `[1, 2, 48]`.
-        budget: `fast` runs few members, `auto` stops those that have lost, `best` runs all of them.
+        budget: `fast` runs few members, `auto` stops those that have lost, `best` runs all of them, a number is about
+            how many microseconds a row may take.
+        memory: The most that the learner's state may take: bytes, or `"1MB"`.
         sequence: Column of sequences: where it changes, a model's memory starts again.
         id: Column of row ids: a label may come in a later row with the same id.
         label_delay: A row's label arrives this many rows after it.
@@ -116,7 +119,8 @@ def learn(
             prior_scale=prior_scale,
             fading=fading,
             past=past if isinstance(past, str) else ",".join(map(str, [past] if isinstance(past, int) else past)),
-            budget=budget,
+            budget=str(budget),
+            memory=f"{memory}B" if isinstance(memory, int) else memory,
             seed=seed,
             sample=sample,
             metrics_every=metrics_every,

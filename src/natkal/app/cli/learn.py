@@ -47,14 +47,6 @@ class Decimal(StrEnum):
     comma = ","
 
 
-class Budget(StrEnum):
-    """How much time a row may take."""
-
-    fast = "fast"
-    auto = "auto"
-    best = "best"
-
-
 class Missing(StrEnum):
     """What to do with a row in which a feature is missing."""
 
@@ -112,9 +104,14 @@ def learn(
     ] = "auto",
     past: Annotated[str, _model("LAGS", "Earlier targets as inputs: auto, none, or lags such as 1,2,48.")] = "auto",
     budget: Annotated[
-        Budget,
-        _model("fast|auto|best", "fast: few members. auto: stop those that have lost. best: all of them."),
-    ] = Budget.auto,
+        str,
+        _model(
+            "fast|auto|best|US",
+            "fast: few members. auto: stop those that have lost. best: all of them. A number: about so many "
+            "microseconds a row.",
+        ),
+    ] = "auto",
+    memory: Annotated[str | None, _model("SIZE", "The most that the learner's state may take: 128kB, 1MB.")] = None,
     learner: Annotated[
         LearnerKind | None,
         _model("auto|single", "auto: a bank of filters with nothing to tune. single: one filter, far quicker."),
@@ -179,7 +176,8 @@ def learn(
             prior_scale=prior_scale,
             fading=fading,
             past=past,
-            budget=budget.value,
+            budget=budget,
+            memory=memory,
             seed=seed,
             sample=sample,
             metrics_every=metrics_every,

@@ -54,14 +54,9 @@ def _sizes(layers: str) -> list[int]:
 
 
 def _bytes(memory: str | None) -> int | None:
-    if memory is None:
-        return None
-    units = {"GB": 10**9, "MB": 10**6, "KB": 10**3, "B": 1}
-    text = memory.strip().upper()
-    for unit, factor in units.items():
-        if text.endswith(unit):
-            try:
-                return int(float(text.removesuffix(unit)) * factor)
-            except ValueError:
-                break
+    from natkal.engine.plan import parse_bytes
+
+    size = None if memory is None else parse_bytes(memory)
+    if memory is None or size is not None:
+        return size
     raise typer.BadParameter(f"must be like 4GB or 500MB, got {memory!r}", param_hint="--memory")

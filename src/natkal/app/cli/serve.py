@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natkal.app.cli.learn import Budget, LearnerKind, Task, explained, names
+from natkal.app.cli.learn import LearnerKind, Task, explained, names
 from natkal.app.cli.terminal import err, print_json
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def serve(
     ] = "auto",
     key: Annotated[str | None, typer.Option(help="From nothing: column of keys.")] = None,
     past: Annotated[str, typer.Option(help="From nothing: earlier targets as inputs, none or lags.")] = "none",
-    budget: Annotated[Budget, typer.Option(help="From nothing: as in `natkal learn`.")] = Budget.auto,
+    budget: Annotated[str, typer.Option(help="From nothing: as in `natkal learn`.")] = "auto",
+    memory: Annotated[str | None, typer.Option(help="From nothing: as in `natkal learn`.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="From nothing: seed of the first weights.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
@@ -79,7 +80,8 @@ def serve(
             learner=learner.value,
             model=model,
             past=past,
-            budget=budget.value,
+            budget=budget,
+            memory=memory,
             seed=seed,
         )
         _check_run(run, schema)

@@ -1,0 +1,190 @@
+"""Architectures of the members that a table gets: a network without memory, a recurrent one, the user's own.
+
+Each has `name`, `params(seed, shape, outputs)`, `model(params, family, mask)` and `curvature(size)`.
+"""
+
+import dataclasses
+import importlib
+import itertools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natkal.curvature import Curvature, blocks, dense, kronecker
+from natkal.families import Family
+from natkal.models import Model, cells, mlp_apply, recurrent_model, static_model
+from natkal.tabular.errors import StreamError
+from natkal.typing import Array, Params
+
+DENSE_UP_TO = 400
+"""Parameters of a linear model that get a full covariance; a larger one, and every network, a structured one."""
+UNKNOWN_CLASS = -1e9
+"""Log-odds of a slot that has no class yet."""
+CELLS = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
+
+
+class Inputs(NamedTuple):
+    """One row as a model sees it: its numbers, and how many classes are known by now."""
+
+    features: Any
+    known: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """The numbers of a row: how many there is room for, which are plain numbers to be scaled, and which are past.
+
+    `fan_in` is the number of inputs that the priors of the first weights are divided by. `past` is how many of the
+    inputs, the first ones, are earlier targets, and `naive` the weights of a naive forecast from them (none where there
+    is no such forecast).
+    """
+
+    columns: int
+    scaled: tuple[bool, ...]
+    past: int
+    fan_in: int
+    naive: tuple[float, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """A network without memory: hidden layers of these sizes, none for a linear model.
+
+    Kronecker factors are safe in float32 (tests/curvature), where a network takes half the time.
+    """
+
+    hidden: tuple[int, ...]
+    dtype: Any = np.float64
+
+    @property
+    def name(self) -> str:
+        """As the option `model` spells it."""
+        return "mlp:" + ",".join(map(str, self.hidden)) if self.hidden else "linear"
+
+    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
+        """First weights of variance 1/fan-in; a linear model starts at zero."""
+        sizes = (shape.columns, *self.hidden, outputs)
+        layers = []
+        for position, (inner, outer) in enumerate(itertools.pairwise(sizes)):
+            fan_in = shape.fan_in if position == 0 else inner
+            weight = np.zeros((inner, outer)) if not self.hidden else _drawn(seed, position, inner, outer, fan_in)
+            layers.append({"weight": weight.astype(self.dtype), "bias": np.zeros(outer, self.dtype)})
+        return layers
+
+    def model(self, params: Params, family: Family, mask: Any) -> Model:
+        """The network on the inputs that `mask` lets through."""
+
+        def apply(params: Params, inputs: Inputs) -> Array:
+            return _known_classes(mlp_apply(params, inputs.features * mask), inputs.known)
+
+        return static_model(apply, params, family)
+
+    def curvature(self, size: int) -> Curvature:
+        """A full covariance for a small linear model, Kronecker factors elsewhere."""
+        return dense(kernel="immediate") if not self.hidden and size <= DENSE_UP_TO else kronecker()
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """A recurrent network with one layer of this cell."""
+
+    cell: str
+    units: int
+
+    @property
+    def name(self) -> str:
+        """As the option `model` spells it."""
+        return f"{self.cell}:{self.units}"
+
+    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
+        """First weights of the cell and of its readout."""
+        cell = CELLS[self.cell](self.units)
+
+        def draw() -> Params:
+            cell_key, readout_key = jax.random.split(jax.random.key(seed))
+            return {
+                "cell": cell.params(cell_key, shape.columns),
+                "readout": cells.readout_params(readout_key, cell.width, outputs),
+            }
+
+        return jax.jit(draw)()
+
+    def model(self, params: Params, family: Family, mask: Any) -> Model:
+        """The cell on the inputs that `mask` lets through."""
+        cell = CELLS[self.cell](self.units)
+
+        def advance(params: Params, state: Any, inputs: Inputs) -> Any:
+            return cell(params, state, inputs.features * mask)
+
+        def read(params: Params, state: Any, inputs: Inputs) -> Array:
+            return _known_classes(cell.readout(params, state, inputs.features * mask), inputs.known)
+
+        return recurrent_model(advance, read, params, cell.state(), family)
+
+    def curvature(self, size: int) -> Curvature:
+        """A full covariance while it is small, one for each unit's weights beyond."""
+        return dense(kernel="immediate") if size <= 3 * DENSE_UP_TO else blocks()
+
+
+@dataclasses.dataclass(frozen=True)
+class UsersOwn:
+    """A network of the user's own: `function(inputs, outputs)` returns (apply, params)."""
+
+    spec: str
+    start: Any = dataclasses.field(compare=False)
+    apply: Callable[..., Array] = dataclasses.field(compare=False)
+
+    @property
+    def name(self) -> str:
+        """As the option `model` spells it."""
+        return self.spec
+
+    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
+        """The user's own."""
+        return self.start
+
+    def model(self, params: Params, family: Family, mask: Any) -> Model:
+        """The user's function on the inputs that `mask` lets through."""
+        own = self.apply
+
+        def apply(params: Params, inputs: Inputs) -> Array:
+            return _known_classes(jnp.reshape(own(params, inputs.features * mask), (-1,)), inputs.known)
+
+        return static_model(apply, params, family)
+
+    def curvature(self, size: int) -> Curvature:
+        """A full covariance while it is small."""
+        return dense(kernel="immediate") if size <= 3 * DENSE_UP_TO else kronecker()
+
+
+def _drawn(seed: int, layer: int, rows: int, columns: int, fan_in: int) -> np.ndarray:
+    """Normal weights of variance 1/fan-in; row i does not depend on how many rows there are."""
+    parts = [np.random.default_rng((seed, layer, row)).normal(size=columns) for row in range(rows)]
+    return np.stack(parts) / np.sqrt(fan_in)
+
+
+def _known_classes(outputs: Array, known: Array) -> Array:
+    """Log-odds of classes that have not been seen are minus infinity; `known` is 0 for numbers."""
+    slots = jnp.arange(1, len(outputs) + 1)
+    return jnp.where((known == 0) | (slots < known), outputs, UNKNOWN_CLASS)
+
+
+def load_users_network(spec: str, inputs: int, outputs: int) -> UsersOwn:
+    """`function(inputs, outputs) -> (apply, params)` of the module that the option `model` names."""
+    module_name, _, function_name = spec.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        function: Any = getattr(importlib.import_module(module_name), function_name)
+        apply, params = function(inputs, outputs)
+        start = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+    except Exception as error:
+        raise StreamError(
+            f"model: {spec} must be a function (inputs, outputs) -> (apply, params): {type(error).__name__}: {error}"
+        ) from error
+    return UsersOwn(spec, start, apply)
