@@ -13,7 +13,7 @@ import pytest
 import natkal as nk
 from natkal.learners import Bank, Selection
 from natkal.learners.auto import filters
-from natkal.learners.predictive import laws_for
+from natkal.learners.laws import laws_for
 from tests.learners.third_party import RunningMean
 
 ROWS, WIDTH = 24, 3  # `nk.auto` looks at the first 16 real targets together

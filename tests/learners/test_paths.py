@@ -8,7 +8,7 @@ import pytest
 import natkal as nk
 from natkal.learners import paths
 from natkal.learners.bank import Bank
-from natkal.learners.predictive import Student
+from natkal.learners.laws import Student
 
 A, LAST, NOISE = 0.8, 2.0, 0.5
 HORIZON = 48

@@ -7,8 +7,10 @@ import pytest
 import scipy.stats
 
 import natkal as nk
+from natkal.learners.laws import Student, laws_for
+from natkal.learners.laws.dispersed import Spread
+from natkal.learners.laws.student import StudentLaw, student_law
 from natkal.learners.mixture import Mixture
-from natkal.learners.predictive import Spread, Student, StudentLaw, laws_for, student_law
 
 WIDTH = 3
 

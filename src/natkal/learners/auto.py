@@ -11,8 +11,8 @@ from natkal.engine.plan import CANDIDATES
 from natkal.engine.rates import fading
 from natkal.families import Family, Gaussian
 from natkal.learners.bank import Bank
+from natkal.learners.laws import laws_for
 from natkal.learners.members import Group
-from natkal.learners.predictive import laws_for
 from natkal.learners.scaled import Scaled, all_real
 from natkal.models import Model, fan_in_prior, infer_inputs
 from natkal.typing import Params

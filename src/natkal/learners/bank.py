@@ -2,13 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jax.scipy.special import logsumexp
 
 from natkal.compiling import jit_method
 from natkal.engine import Learner
@@ -16,69 +14,18 @@ from natkal.engine.checks import as_precision
 from natkal.engine.joint import JointLaw
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
-from natkal.learners.members import Group, from_grid, from_learners, map_running
+from natkal.learners.bank_parameters import drawn, joint_law, total_covariance
+from natkal.learners.bank_size import grown, pruned
+from natkal.learners.bank_state import BankInfo, BankState, Told
+from natkal.learners.laws import Laws, Moments, OwnPrediction
+from natkal.learners.members import Group, from_grid, from_learners, joined, map_running
 from natkal.learners.mixing import equal_log_weights, mix, regret_bound
 from natkal.learners.mixture import Mixture, joined_laws, mixed_moments
-from natkal.learners.own_prediction import OwnPrediction
-from natkal.learners.predictive import Laws, Moments
-from natkal.learners.selection import Selection, SelectionState, best_of, revived
-from natkal.typing import Array, Bool, Float, Int, Params
+from natkal.learners.selection import Selection, best_of, revived
+from natkal.typing import Array, Bool, Float, Params
 
 DEAD_AFTER = 200
 """Rows in a row whose output did not depend on some array of the parameters, after which a member counts as dead."""
-
-
-class BankState(NamedTuple):
-    """All members' states, group by group with a leading axis, and what is known of the members.
-
-    `noise` is what the predictive laws have learned beside each member. `log_weights` has a row for each member and a
-    column for each of its laws. `memory` is the effective number of observations each member remembers, `prior_left`
-    the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `silent` is
-    for how many rows no gradient has reached some array of a member's parameters. `selection` says which members run,
-    where not all do.
-    """
-
-    members: tuple[Any, ...]
-    noise: Any
-    log_weights: Float[Array, "m v"]
-    memory: Float[Array, " m"]
-    prior_left: Float[Array, " m"]
-    reseeded: Int[Array, ""]
-    silent: Int[Array, " m"]
-    selection: SelectionState | None
-
-    def __repr__(self) -> str:
-        members, laws = np.shape(self.log_weights)
-        return f"BankState({members} members in {len(self.members)} groups, {laws} laws each)"
-
-
-class BankInfo(NamedTuple):
-    """What one observation told a bank.
-
-    `log_prob` is that of y under the mixture before learning; `expert_log_prob` that under each member and law.
-    `surprise` is the squared normalised innovation, about 1 on average where the law is right. `memory` and
-    `prior_left` are the weighted means over the members. `accepted`: every member could take its step.
-    """
-
-    log_prob: Float[Array, ""]
-    prediction: Mixture
-    observed: Bool[Array, ""]
-    accepted: Bool[Array, ""]
-    expert_log_prob: Float[Array, "m v"]
-    surprise: Float[Array, ""]
-    memory: Float[Array, ""]
-    prior_left: Float[Array, ""]
-    reseeded: Int[Array, ""]
-
-
-class Told(NamedTuple):
-    """What one observation told of one member: its prediction before it, and what became of the member."""
-
-    prediction: Any
-    observed: Bool[Array, ""]
-    good: Bool[Array, ""]
-    keep: Float[Array, ""]
-    reached: Bool[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,7 +64,7 @@ class Bank:
     def init(self, params: Params | None = None, key: Array | None = None) -> BankState:
         """Every member at `params` (each model's own unless given), all experts at equal weight."""
         keys = jax.random.split(jax.random.key(0) if key is None else key, self.size)
-        states = tuple(self._start(group, params, keys[rows]) for group, rows in self._rows())
+        states = tuple(self._start(group, params, keys[rows]) for group, rows in self.rows())
         dtype = next(leaf.dtype for leaf in jax.tree.leaves(states) if jnp.issubdtype(leaf.dtype, jnp.floating))
         return BankState(
             members=states,
@@ -168,7 +115,7 @@ class Bank:
 
     def revive(self, index: int, states: Any, rest: BankState) -> Any:
         """The states of a group's members before a step: those that start again or are dead are copies of the best."""
-        rows = self._rows()[index][1]
+        rows = self.rows()[index][1]
         dead = self._dead(rest)[rows]
         source = best_of(rest.log_weights[rows], self.running(rest)[rows] & ~dead)
         if rest.selection is None:
@@ -192,7 +139,7 @@ class Bank:
                 reached=jnp.asarray(getattr(info, "reached", True)) | ~info.observed,
             )
 
-        group, rows = self._rows()[index]
+        group, rows = self.rows()[index]
         if rest.selection is None:
             after, told = group.map(one, states)
             bad = ~told.good
@@ -208,9 +155,9 @@ class Bank:
         def one(learner: Learner, kept: Any, own: Any) -> tuple[Any, Any]:
             return kept, as_precision(state.log_weights.dtype, self.laws.needed(learner.predict(own, inputs)))
 
-        return self._asked(state, index, one)
+        return self.asked(state, index, one)
 
-    def _asked(self, state: BankState, index: int, one: Callable[..., Any]) -> Any:
+    def asked(self, state: BankState, index: int, one: Callable[..., Any]) -> Any:
         """The second part of `one(learner, (), state)` for each member of a group that runs."""
         group, own = self.groups[index], state.members[index]
         if state.selection is None:
@@ -231,8 +178,8 @@ class Bank:
             for index, said in enumerate(told)
         ]
         experts = joined_laws([judged[0] for _, judged in parts])
-        noise, moments, log_probs = _joined([(after, judged[1], judged[2]) for after, judged in parts])
-        all_told = _joined([said._replace(prediction=()) for said in told])
+        noise, moments, log_probs = joined([(after, judged[1], judged[2]) for after, judged in parts])
+        all_told = joined([said._replace(prediction=()) for said in told])
         running = self.running(state)
         observed = jnp.any(all_told.observed)
         mixture = self._mixture(state, experts, moments)
@@ -278,7 +225,7 @@ class Bank:
             self._each(state, index, judge, (), prediction, self._noise(state, index))[1]
             for index, prediction in enumerate(predictions)
         ]
-        return self._mixture(state, joined_laws([experts for experts, _ in parts]), _joined([m for _, m in parts]))
+        return self._mixture(state, joined_laws([experts for experts, _ in parts]), joined([m for _, m in parts]))
 
     def restart(self, state: BankState) -> BankState:
         """Every member at the start of a new sequence; all that was learned stays."""
@@ -299,58 +246,23 @@ class Bank:
 
         parts = [
             group.map(ahead, own, jax.tree.map(lambda leaf, rows=rows: leaf[rows], state.noise))
-            for (group, rows), own in zip(self._rows(), state.members, strict=True)
+            for (group, rows), own in zip(self.rows(), state.members, strict=True)
         ]
         experts, moments = zip(*parts, strict=True)
-        by_step = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (joined_laws(experts), _joined(moments)))
+        by_step = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (joined_laws(experts), joined(moments)))
         return jax.vmap(lambda experts, moments: self._mixture(state, experts, moments))(*by_step)
 
     def sample(self, state: BankState, key: Array) -> Params:
         """A member by its weight, then a draw of its parameters; for members of one model."""
-        member_key, draw_key = jax.random.split(key)
-        weights = logsumexp(state.log_weights, axis=1)
-        draws = [
-            group.map(lambda learner, own, key: learner.sample(own, key), own, jax.random.split(draw_key, group.size))
-            for group, own in zip(self.groups, state.members, strict=True)
-        ]
-        _check_one_model("sample", draws)
-        chosen = jax.random.categorical(member_key, weights)
-        return jax.tree.map(lambda leaf: leaf[chosen], _joined(draws))
+        return drawn(self, state, key)
 
     def covariance(self, state: BankState) -> Float[Array, "p p"]:
         """The mean of the members' covariances plus the covariance of their parameters; for members of one model."""
-        if not all(hasattr(own, "params") for own in state.members):
-            raise ValueError("covariance: a member of this bank has no parameters of its own; ask the members")
-        _check_one_model("covariance", [own.params for own in state.members])
-        weights = jnp.exp(logsumexp(state.log_weights, axis=1))
-        covs = _joined(
-            [
-                group.map(lambda learner, own: learner.covariance(own), own)
-                for group, own in zip(self.groups, state.members, strict=True)
-            ]
-        )
-        params = _joined([jax.vmap(lambda own: ravel_pytree(own)[0])(own.params) for own in state.members])
-        apart = params - (weights @ params)[None]
-        return jnp.einsum("m,mij->ij", weights, covs) + jnp.einsum("m,mi,mj->ij", weights, apart, apart)
+        return total_covariance(self, state)
 
     def joint(self, state: BankState, inputs: Any) -> JointLaw:
         """The joint law of the outputs of several arms: those of the members, by their weights."""
-
-        def one(learner: Any, kept: Any, own: Any) -> tuple[Any, JointLaw]:
-            return kept, learner.joint(own, inputs)
-
-        parts = [self._asked(state, index, one) for index in range(len(self.groups))]
-        laws = jax.tree.map(lambda leaf: leaf[:, 0], _joined(parts))
-        by_law = jnp.where(self.running(state)[:, None], state.log_weights, -jnp.inf)
-        weights = logsumexp(by_law, axis=1)
-        share = jnp.exp(by_law - jnp.where(jnp.isfinite(weights), weights, 0.0)[:, None])
-        # what a member knows is in units of the noise, where its laws learn that
-        unit = jnp.sum(share * self.laws.noise_variances(state.noise), axis=1)
-        return laws._replace(
-            log_weights=weights - logsumexp(weights),
-            cov=laws.cov * unit[:, None, None],
-            noise=laws.noise * unit[:, None],
-        )
+        return joint_law(self, state, inputs)
 
     def inflate(self, state: BankState, factor: Array) -> BankState:
         """The state with every member's covariance times `factor`."""
@@ -363,7 +275,7 @@ class Bank:
     def best(self, state: BankState) -> tuple[Learner, Any]:
         """The member with the largest weight, as a learner of its own, and its state."""
         index = int(np.argmax(np.logaddexp.reduce(np.asarray(state.log_weights), axis=1)))
-        for (group, rows), states in zip(self._rows(), state.members, strict=True):
+        for (group, rows), states in zip(self.rows(), state.members, strict=True):
             if index < rows.stop:
                 own = index - rows.start
                 return group.learner(own), jax.tree.map(lambda leaf, own=own: leaf[own], states)
@@ -371,58 +283,20 @@ class Bank:
 
     def prune(self, state: BankState, keep: int) -> tuple["Bank", BankState]:
         """The `keep` members of largest weight and their states; a smaller bank, quicker by as much."""
-        if not 1 <= keep <= self.size:
-            raise ValueError(f"keep: must lie in 1..{self.size}, got {keep}")
-        if self.selection is not None:
-            raise ValueError("prune: this bank selects its members by itself")
-        chosen = np.sort(np.argsort(-np.asarray(logsumexp(state.log_weights, axis=1)))[:keep])
-        groups, members = [], []
-        for (group, rows), states in zip(self._rows(), state.members, strict=True):
-            own = [int(index - rows.start) for index in chosen if rows.start <= index < rows.stop]
-            if own:
-                groups.append(group.take(own))
-                members.append(jax.tree.map(lambda leaf, own=own: leaf[np.asarray(own)], states))
-        weights = state.log_weights[chosen]
-        return dataclasses.replace(self, groups=tuple(groups)), state._replace(
-            members=tuple(members),
-            noise=jax.tree.map(lambda leaf: leaf[chosen], state.noise),
-            log_weights=weights - logsumexp(weights),
-            memory=state.memory[chosen],
-            prior_left=state.prior_left[chosen],
-            silent=state.silent[chosen],
-        )
+        return pruned(self, state, keep)
 
     def grow(self, state: BankState, learners: Sequence[Learner]) -> tuple["Bank", BankState]:
         """More members, which start from the best one's parameters with their own prior; they share its weight."""
-        added = from_learners(learners)
-        count = sum(group.size for group in added)
-        best = jnp.argmax(logsumexp(state.log_weights, axis=1))
-        params = self.best(state)[1].params
-        members = tuple(group.init(params, jax.random.split(jax.random.key(self.size), group.size)) for group in added)
-        # the best member's own weight is split evenly between itself and the new members, law by law
-        split = state.log_weights[best] - jnp.log(count + 1.0).astype(state.log_weights.dtype)
-        log_weights = state.log_weights.at[best].set(split)
-        dtype = log_weights.dtype
-        grown = state._replace(
-            members=state.members + members,
-            noise=jax.tree.map(
-                lambda leaf: jnp.concatenate([leaf, jnp.repeat(leaf[best][None], count, axis=0)]), state.noise
-            ),
-            log_weights=jnp.concatenate([log_weights, jnp.repeat(split[None], count, axis=0)]),
-            memory=jnp.concatenate([state.memory, jnp.zeros(count, dtype)]),
-            prior_left=jnp.concatenate([state.prior_left, jnp.ones(count, dtype)]),
-            silent=jnp.concatenate([state.silent, jnp.zeros(count, jnp.int32)]),
-        )
-        return dataclasses.replace(self, groups=self.groups + added), grown
+        return grown(self, state, learners)
 
-    def _rows(self) -> list[tuple[Group, slice]]:
+    def rows(self) -> list[tuple[Group, slice]]:
         """Every group with the rows of its members in what is stacked over all of them."""
         ends = np.cumsum(self.sizes).tolist()
         return [(group, slice(end - group.size, end)) for group, end in zip(self.groups, ends, strict=True)]
 
     def _noise(self, state: BankState, index: int) -> Any:
         """What the predictive laws have learned beside the members of one group."""
-        rows = self._rows()[index][1]
+        rows = self.rows()[index][1]
         return jax.tree.map(lambda leaf: leaf[rows], state.noise)
 
     def _each(self, state: BankState, index: int, function: Callable[..., Any], kept: Any, *stacked: Any) -> Any:
@@ -460,7 +334,7 @@ class Bank:
     def _dead(self, state: BankState) -> Bool[Array, " m"]:
         """Members that have stopped learning while another one of their group, whose copy they become, still learns."""
         running, silent = self.running(state), state.silent
-        alive = [jnp.any(running[rows] & (silent[rows] < DEAD_AFTER)) for _, rows in self._rows()]
+        alive = [jnp.any(running[rows] & (silent[rows] < DEAD_AFTER)) for _, rows in self.rows()]
         alike = [jnp.broadcast_to(one, (size,)) for one, size in zip(alive, self.sizes, strict=True)]
         return running & (silent >= DEAD_AFTER) & jnp.concatenate(alike)
 
@@ -469,12 +343,6 @@ def _families(groups: Sequence[Group]) -> list[Family]:
     """The law of an observation as each group names it; a learner need not name one."""
     named = [getattr(group.first, "outputs", None) for group in groups]
     return [family for family in named if family is not None]
-
-
-def _check_one_model(what: str, params: Sequence[Params]) -> None:
-    shapes = {str(jax.tree.map(lambda leaf: leaf.shape[1:], own)) for own in params}
-    if len(shapes) > 1:
-        raise ValueError(f"{what}: the members of this bank have different models; ask one of them (`best`)")
 
 
 def bank(
@@ -519,10 +387,6 @@ def bank(
     if len({(family.support, family.event_shape) for family in families}) > 1:
         raise ValueError(f"learners: members observe different things, {' and '.join(map(str, families))}")
     return Bank(groups=groups, laws=OwnPrediction(families[0]) if laws is None else laws, share=share)
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
 def value_of(family: Family, target: Array) -> Array:

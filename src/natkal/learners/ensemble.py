@@ -4,8 +4,8 @@ import numpy as np
 
 from natkal.engine import KalmanLearner
 from natkal.learners.bank import Bank
+from natkal.learners.laws import PlugIn
 from natkal.learners.members import Group
-from natkal.learners.predictive import PlugIn
 
 
 def ensemble(learner: KalmanLearner, members: int, *, weighted: bool = False, spread: float = 1.0) -> Bank:

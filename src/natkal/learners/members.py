@@ -63,6 +63,11 @@ def map_running(function: Callable[..., Any], running: RunningMembers, kept: Any
     return jax.lax.fori_loop(0, running.running, body, (kept, silent))
 
 
+def joined(parts: Sequence[Any]) -> Any:
+    """What is stacked over the members of each group, stacked over all members."""
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
     """`make(value)` for each row of `values`: learners of one structure. `values` is a pytree of arrays (m, ..)."""

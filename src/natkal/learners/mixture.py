@@ -13,7 +13,7 @@ from jax.scipy.special import logsumexp
 from natkal.engine.distributions import find_quantile
 from natkal.engine.prediction import PredictiveLaw
 from natkal.families.base import Event, Family
-from natkal.learners.predictive import Laws, Moments
+from natkal.learners.laws import Laws, Moments
 from natkal.typing import Array, Float
 
 

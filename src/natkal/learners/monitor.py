@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from natkal.learners.bank import BankInfo
+from natkal.learners.bank_state import BankInfo
 
 
 class Monitor(NamedTuple):

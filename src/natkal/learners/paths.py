@@ -17,7 +17,8 @@ from jax.scipy.special import logsumexp
 
 from natkal.engine.checks import as_precision
 from natkal.engine.forecast import follow, start_path
-from natkal.learners.bank import Bank, BankState
+from natkal.learners.bank import Bank
+from natkal.learners.bank_state import BankState
 from natkal.typing import Array, Float, Int
 
 ROUNDS, TOGETHER = 32, 32

@@ -13,7 +13,8 @@ from natkal.engine.joint import JointLaw
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
 from natkal.learners import scales
-from natkal.learners.bank import Bank, BankInfo, BankState, value_of
+from natkal.learners.bank import Bank, value_of
+from natkal.learners.bank_state import BankInfo, BankState
 from natkal.learners.mixture import Mixture
 from natkal.learners.paths import ROUNDS, Inputs, Units, draw_paths
 from natkal.learners.scales import FIRST_ROWS, Scale

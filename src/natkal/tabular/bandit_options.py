@@ -13,8 +13,8 @@ from natkal.learners.auto import SHARE, expected_spread
 from natkal.learners.bandit import Bandit, Policy, bandit, epsilon_greedy, greedy, thompson, ucb
 from natkal.learners.bandit.contextual import curvature_for
 from natkal.learners.bank import Bank
+from natkal.learners.laws import laws_for
 from natkal.learners.members import Group
-from natkal.learners.predictive import laws_for
 from natkal.learners.scaled import Scaled
 from natkal.models import fan_in_prior, mlp_apply, static_model
 from natkal.models.arms import heads_model

@@ -21,8 +21,8 @@ from natkal.engine.plan import estimate, readable
 from natkal.families import Family
 from natkal.learners.auto import OUTLIER_DISTANCE, SHARE, expected_spread
 from natkal.learners.bank import Bank
+from natkal.learners.laws import Counted, Laws, PlugIn, Student, laws_for
 from natkal.learners.members import Group
-from natkal.learners.predictive import Counted, Laws, PlugIn, Student, laws_for
 from natkal.learners.scaled import Scaled
 from natkal.learners.selection import Selection
 from natkal.models import fan_in_prior

@@ -17,7 +17,7 @@ from natkal.learners.bandit import draw_scale
 from natkal.learners.bandit.calibrated import Calibrated
 from natkal.learners.bandit.policies import Choice, Knowledge, Policy, thompson
 from natkal.learners.bank import Bank
-from natkal.learners.predictive import laws_for
+from natkal.learners.laws import laws_for
 from natkal.models import Model
 from natkal.models.arms import DescribedArmsModel, heads_model
 from natkal.typing import Array, Bool, Float, Int, Params

@@ -1,0 +1,52 @@
+"""Predictive laws built from one prediction: the same filter at several temperatures, dispersions or noise levels."""
+
+import math
+
+import numpy as np
+
+from natkal.engine.distributions import count_cdf, gamma_cdf
+from natkal.families import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Family,
+    Gamma,
+    Gaussian,
+    Multinomial,
+    NegativeBinomial,
+    Poisson,
+    Weighted,
+)
+from natkal.learners.laws.base import Laws, Moments
+from natkal.learners.laws.counted import Counted
+from natkal.learners.laws.dispersed import SameMean
+from natkal.learners.laws.plug_in import OwnPrediction, PlugIn
+from natkal.learners.laws.student import Student
+from natkal.learners.laws.tempered import Tempered
+
+__all__ = ["Counted", "Laws", "Moments", "OwnPrediction", "PlugIn", "SameMean", "Student", "Tempered", "laws_for"]
+
+TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0)
+DISPERSIONS = (0.3, 1.0, 3.0, 10.0, math.inf)
+SHARPNESSES = (0.25, 0.5, 1.0, 2.0, 4.0)
+NOISE_MEMORIES = (50.0, 2000.0)
+NOISE_WIDTHS = (0.7, 1.0)
+TRACKING_RATES = (0.0, 0.1, 0.5)
+
+
+def laws_for(family: Family) -> Laws:
+    """The predictive laws that suit a family."""
+    match family:
+        case Weighted():
+            return Counted(laws_for(family.family))
+        case Bernoulli() | Categorical() | Binomial() | Multinomial():
+            return Tempered(family, TEMPERATURES)
+        case Gaussian():
+            return Student(NOISE_MEMORIES, NOISE_WIDTHS, TRACKING_RATES, family.dim)
+        case Poisson() | NegativeBinomial():
+            return SameMean(NegativeBinomial, Poisson(), DISPERSIONS, count_cdf)
+        case Gamma():
+            shapes = tuple(float(np.asarray(family.shape)) * sharpness for sharpness in SHARPNESSES)
+            return SameMean(Gamma, None, shapes, gamma_cdf)
+        case _:
+            return PlugIn(family)

@@ -1,0 +1,194 @@
+"""Laws of numbers whose noise is learned beside the filter: Student's t at several memories and widths."""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from natkal import linalg
+from natkal.engine.distributions import student_cdf, student_quantile
+from natkal.engine.prediction import FilterPrediction
+from natkal.families.base import Event, as_float
+from natkal.learners.laws.base import Moments, Plain
+from natkal.typing import Array, Float
+
+LARGEST_SURPRISE = 25.0
+"""The most that one squared innovation counts for, in multiples of the usual one."""
+LARGEST_LEVEL = 5.0
+"""The most that one residual moves the level of a law that follows the residuals, in usual deviations."""
+
+
+class Noise(NamedTuple):
+    """What is left of the residuals: their level at each tracking rate, and for each rate and memory the discounted
+    number of innovations around it and the sum of their squares in noise units.
+    """
+
+    level: Float[Array, "rates k"]
+    heard: Float[Array, " memories"]
+    squares: Float[Array, "rates memories"]
+
+
+class StudentLaw(NamedTuple):
+    """t with `freedom` degrees around `mean`, its scale matrix `width^2 cov`.
+
+    `log_factors`: the logarithm of its density's constant factor for 0, 1, .. k entries that are there.
+    """
+
+    mean: Float[Array, " k"]
+    cov: Float[Array, "k k"]
+    width: Float[Array, ""]
+    freedom: Float[Array, ""]
+    log_factors: Float[Array, " k+1"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Student(Plain):
+    """The noise variance of a Gaussian, learned by the conjugate rule (see the README).
+
+    A law with a tracking rate adds the running level of the member's residuals to its mean: where the target wanders
+    faster than the filter follows, it is followed at once.
+    """
+
+    memories: tuple[float, ...]
+    widths: tuple[float, ...]
+    rates: tuple[float, ...] = (0.0,)
+    entries: int = 1
+
+    @property
+    def count(self) -> int:
+        """Every rate with every memory and every width."""
+        return len(self.rates) * len(self.memories) * len(self.widths)
+
+    def start(self, dtype: Any) -> Noise:
+        """As after one innovation of the size expected."""
+        shape = (len(self.rates), len(self.memories))
+        return Noise(
+            level=jnp.zeros((len(self.rates), self.entries), dtype),
+            heard=jnp.ones(len(self.memories), dtype),
+            squares=jnp.ones(shape, dtype),
+        )
+
+    def needed(self, prediction: FilterPrediction) -> Moments:
+        """Mean and covariance."""
+        return Moments(prediction.mean, prediction.cov)
+
+    def laws(self, memory: Noise, prediction: Moments, ahead: Any = 0) -> StudentLaw:
+        """Each rate's mean with each memory's noise, at each width.
+
+        A level that follows at rate a moves by a e with each observation: `ahead` of them add `ahead` a^2 to the
+        variance, in units of the noise.
+        """
+        assert prediction.cov is not None
+        shape = (len(self.rates), len(self.memories), len(self.widths))
+        size = len(prediction.mean)
+        means = prediction.mean[None] + memory.level
+        # by memory alone: the logarithm of the gamma function costs more than all the rest of a law
+        factors = _log_factors(memory.heard, size)
+        covs = jnp.broadcast_to(prediction.cov, (len(self.rates), size, size))
+        if not isinstance(ahead, int) or ahead:
+            wandered = jnp.asarray(ahead, covs.dtype) * jnp.square(jnp.asarray(self.rates, covs.dtype))
+            covs = covs + wandered[:, None, None] * jnp.eye(size, dtype=covs.dtype)[None]
+        return StudentLaw(
+            mean=jnp.broadcast_to(means[:, None, None], (*shape, size)).reshape(-1, size),
+            cov=jnp.broadcast_to(covs[:, None, None], (*shape, size, size)).reshape(-1, size, size),
+            width=self.units(memory, prediction.mean.dtype),
+            freedom=jnp.broadcast_to(memory.heard[None, :, None], shape).ravel(),
+            log_factors=jnp.broadcast_to(factors[None, :, None], (*shape, size + 1)).reshape(-1, size + 1),
+        )
+
+    def observe(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
+        """n <- d n + 1, sum <- d sum + e' Q^-1 e / k, level <- level + a e; what is missing says nothing."""
+        assert prediction.cov is not None
+        residual, cov, present = _present(prediction.mean, prediction.cov, y)
+        errors = residual[None] - jnp.where(present[None], memory.level, 0.0)
+        white = linalg.cholesky(cov).whiten(errors.T)
+        surprise = jnp.sum(jnp.square(white), axis=0) / jnp.maximum(jnp.sum(present), 1)
+        # one wild value widens the noise by a bounded factor; where such values keep coming it follows within a few
+        usual = memory.squares / memory.heard[None]
+        widest = LARGEST_LEVEL * jnp.sqrt(jnp.max(usual) * jnp.diagonal(cov))[None]
+        surprise = jnp.minimum(surprise[:, None], LARGEST_SURPRISE * usual)
+        discount = jnp.asarray([1 - 1 / span for span in self.memories], memory.heard.dtype)
+        after = Noise(
+            level=memory.level + jnp.asarray(self.rates, errors.dtype)[:, None] * jnp.clip(errors, -widest, widest),
+            heard=discount * memory.heard + 1,
+            squares=discount[None] * memory.squares + surprise,
+        )
+        told = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
+        return jax.tree.map(lambda new, old: jnp.where(told, new, old), after, memory)
+
+    def units(self, memory: Noise, dtype: Any) -> Float[Array, " v"]:
+        """The deviation of the noise, at each width."""
+        scale = jnp.sqrt(memory.squares / memory.heard[None]).astype(dtype)
+        return (scale[:, :, None] * jnp.asarray(self.widths, dtype)[None, None]).ravel()
+
+    def along(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
+        """The levels follow; the size of the noise stays."""
+        return memory._replace(level=self.observe(memory, prediction, y).level)
+
+    def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
+        """Log t of the entries that are there."""
+        residual, cov, present = _present(law.mean, law.cov, y)
+        entries = jnp.sum(present)
+        dims = entries.astype(law.mean.dtype)
+        root = linalg.cholesky(cov)
+        white = root.whiten(residual)
+        largest = math.sqrt(float(jnp.finfo(white.dtype).max)) / 1e3
+        square = jnp.sum(jnp.square(jnp.clip(white / law.width, -largest, largest)))
+        return (
+            law.log_factors[entries]
+            - dims * jnp.log(law.width)
+            - jnp.sum(jnp.log(root.diagonal()))
+            - (law.freedom + dims) / 2 * jnp.log1p(square / law.freedom)
+        )
+
+    def moments(self, law: StudentLaw) -> Moments:
+        """The variance of t where it has one; below 3 degrees of freedom, as with 3."""
+        freedom = jnp.maximum(law.freedom, 3.0)
+        return Moments(mean=law.mean, cov=law.cov * jnp.square(law.width) * freedom / (freedom - 2))
+
+    def cdf(self, law: StudentLaw, y: Float[Array, "*e"]) -> Float[Array, "*e"]:
+        """Of each entry by itself."""
+        scale = law.width * jnp.sqrt(jnp.diagonal(law.cov))
+        standard = (y - jnp.reshape(law.mean, jnp.shape(y))) / jnp.reshape(scale, jnp.shape(y))
+        return student_cdf(standard, law.freedom)
+
+    def sample(self, law: StudentLaw, key: Array) -> Array:
+        """A normal draw over the root of a chi-squared one; of one entry, the quantile of a uniform draw."""
+        if self.entries == 1:
+            normal = jax.random.normal(key, law.mean.shape, law.mean.dtype)
+            drawn = law.mean + law.width * jnp.sqrt(law.cov[0]) * student_quantile(normal, law.freedom)
+            return drawn[0]
+        noise_key, width_key = jax.random.split(key)
+        noise = linalg.cholesky(law.cov).triangle() @ jax.random.normal(noise_key, law.mean.shape, law.mean.dtype)
+        chi = 2 * jax.random.gamma(width_key, law.freedom / 2, dtype=law.mean.dtype) / law.freedom
+        return law.mean + law.width * noise / jnp.sqrt(chi)
+
+    def rescaled(self, law: StudentLaw, location: Array, scale: Array) -> StudentLaw:
+        """Mean and scale matrix in other units, entry by entry."""
+        factor = jnp.broadcast_to(jnp.reshape(scale, (-1,)), law.mean.shape)
+        shift = jnp.broadcast_to(jnp.reshape(location, (-1,)), law.mean.shape)
+        return law._replace(mean=shift + factor * law.mean, cov=factor[:, None] * law.cov * factor[None, :])
+
+
+def student_law(mean: Float[Array, " k"], cov: Float[Array, "k k"], width: Any, freedom: Any) -> StudentLaw:
+    """One such law by itself."""
+    width, freedom = jnp.asarray(width, mean.dtype), jnp.asarray(freedom, mean.dtype)
+    return StudentLaw(mean, cov, width, freedom, _log_factors(freedom[None], len(mean))[0])
+
+
+def _log_factors(freedom: Float[Array, " n"], entries: int) -> Float[Array, "n d"]:
+    """Log of Gamma((f + d)/2) / (Gamma(f/2) (f pi)^(d/2)) for d = 0 .. `entries`."""
+    dims = jnp.arange(entries + 1, dtype=freedom.dtype)[None]
+    freedom = freedom[:, None]
+    return gammaln((freedom + dims) / 2) - gammaln(freedom / 2) - dims / 2 * jnp.log(freedom * jnp.pi)
+
+
+def _present(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:
+    """Residual, covariance and mask; missing entries become independent, of unit variance and free of error."""
+    value = jnp.reshape(as_float(y, mean.dtype), mean.shape)
+    present = ~jnp.isnan(value)
+    both = present[:, None] & present[None, :]
+    return jnp.where(present, value - mean, 0.0), jnp.where(both, cov, jnp.eye(len(mean), dtype=mean.dtype)), present
