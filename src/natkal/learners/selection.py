@@ -113,14 +113,19 @@ class Selection:
             calm=before.calm + 1,
         )
         error = jnp.sqrt(jnp.maximum(now.square, 1e-12) * FAST / 2)
-        risen = (now.fast > now.slow + 5 * error) & (now.calm >= 1000) & ~jnp.all(runs)
+        drift = (now.fast > now.slow + 5 * error) & (now.calm >= 1000) & ~jnp.all(runs)
         decides = (seen >= FIRST) & ((seen & (seen - 1) == 0) | (seen % REVIEW == 0))
-        drift = risen & decides
-        due = decides & ~drift
-        chosen = jax.lax.cond(
-            due, lambda: self._chosen(state.log_weights, now, runs, sizes), lambda: jnp.where(drift, True, runs)
-        )
-        return self._apply(state._replace(selection=now), runs, chosen, drift, sizes)
+
+        def decided() -> tuple[Array, SelectionState]:
+            chosen = jnp.where(drift, True, self._chosen(state.log_weights, now, runs, sizes))
+            return self._apply(state.log_weights, now, runs, chosen, drift, sizes)
+
+        def unchanged() -> tuple[Array, SelectionState]:
+            running = tuple(own._replace(started=jnp.zeros_like(own.started)) for own in now.running)
+            return state.log_weights, now._replace(running=running)
+
+        log_weights, selection = jax.lax.cond(decides, decided, unchanged)
+        return state._replace(log_weights=log_weights, selection=selection)
 
     def _chosen(
         self, log_weights: Array, now: SelectionState, runs: Bool[Array, " m"], sizes: tuple[int, ...]
@@ -153,24 +158,28 @@ class Selection:
         return kept & ((spent <= self.budget) | (weight == jnp.max(weight)))
 
     def _apply(
-        self, state: Any, runs: Bool[Array, " m"], chosen: Bool[Array, " m"], drift: Array, sizes: tuple[int, ...]
-    ) -> Any:
+        self,
+        before: Array,
+        now: SelectionState,
+        runs: Bool[Array, " m"],
+        chosen: Bool[Array, " m"],
+        drift: Array,
+        sizes: tuple[int, ...],
+    ) -> tuple[Array, SelectionState]:
         """Move the weights of those that stop to those that run, and give a share to those that start again."""
-        now: SelectionState = state.selection
-        log_weights = jnp.where(chosen[:, None], state.log_weights, -jnp.inf)
+        log_weights = jnp.where(chosen[:, None], before, -jnp.inf)
         started = chosen & ~runs
-        share = REVIVED_SHARE / jnp.maximum(jnp.sum(started), 1) / state.log_weights.shape[1]
-        total = logsumexp(jnp.where((chosen & runs)[:, None], state.log_weights, -jnp.inf))
+        share = REVIVED_SHARE / jnp.maximum(jnp.sum(started), 1) / before.shape[1]
+        total = logsumexp(jnp.where((chosen & runs)[:, None], before, -jnp.inf))
         left = jnp.where(jnp.any(started), jnp.log1p(-REVIVED_SHARE), 0.0)
         log_weights = jnp.where(started[:, None], jnp.log(share), log_weights - total + left)
         running, first = [], 0
-        for before, size in zip(now.running, sizes, strict=True):
+        for own, size in zip(now.running, sizes, strict=True):
             rows = slice(first, first + size)
             first += size
             copied = started[rows] & jnp.any(runs[rows])
-            running.append(_ordered(chosen[rows], before, copied, best_of(state.log_weights[rows], runs[rows])))
-        selection = now._replace(running=tuple(running), calm=jnp.where(drift, 0, now.calm))
-        return state._replace(log_weights=log_weights, selection=selection)
+            running.append(_ordered(chosen[rows], own, copied, best_of(before[rows], runs[rows])))
+        return log_weights, now._replace(running=tuple(running), calm=jnp.where(drift, 0, now.calm))
 
 
 def _ordered(chosen: Bool[Array, " m"], before: RunningMembers, started: Array, source: Array) -> RunningMembers:

@@ -6,7 +6,7 @@
 
 In each stage one row follows the other, so the result is that of one step after the other (`Scaled.step`), and a block
 may end anywhere. Separate programs compile faster than one, at the same time, and each is small enough to become one
-machine function; a group whose members have all stopped costs nothing. No block reaches over a step at which the
+machine function; a group whose members have all stopped is left out. No block reaches over a step at which the
 selection decides which members run (learners/selection.py).
 """
 
@@ -75,12 +75,32 @@ class Stages:
         self._compile(state, steps)
         scales, standard = self._scale(state._replace(bank=()), steps, count)
         rest, members, told = state.bank._replace(members=()), [], []
+        where = (steps.slots, steps.resets)
         for index, own in enumerate(state.bank.members):
-            after, said = self._members[index](own, rest, standard, (steps.slots, steps.resets), count)
+            if self._stopped(rest, index):
+                members.append(own)
+                told.append(self._nothing(index, own, rest, standard, where))
+                continue
+            after, said = self._members[index](own, rest, standard, where, count)
             members.append(after)
             told.append(said)
         rest, outcomes = self._weigh(rest, tuple(told), standard, steps.target, steps.slots, count)
         return scales._replace(bank=rest._replace(members=tuple(members))), outcomes
+
+    def _stopped(self, rest: Any, index: int) -> bool:
+        """Whether no member of a group runs: it takes no step and tells nothing."""
+        return rest.selection is not None and int(rest.selection.running[index].running) == 0
+
+    def _nothing(self, index: int, *arguments: Any) -> Any:
+        """What a group tells that has stopped."""
+        if index not in self._silence:
+            shapes = jax.eval_shape(self._members[index].traced, *arguments, np.int32(0))[1]
+            self._silence[index] = jax.device_put(blank(shapes))
+        return self._silence[index]
+
+    @functools.cached_property
+    def _silence(self) -> dict[int, Any]:
+        return {}
 
     def _compile(self, state: ScaledState, steps: Steps) -> None:
         """Compile all programs at once, on all cores, by running each on a block of no steps."""
@@ -149,8 +169,6 @@ class Stages:
 
             if slots is None:
                 members = bank.revive(index, members, rest)
-                if rest.selection is not None:  # a group that has stopped tells nothing
-                    count = jnp.where(rest.selection.running[index].running > 0, count, 0)
             return _each_row(one, members, (rows, slots, resets), slots, count)
 
         return compile_loop(block, donate_argnums=(0,), largest=LARGEST_GROUP_BYTES // self.task.outputs)
