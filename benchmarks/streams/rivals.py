@@ -73,17 +73,21 @@ def _version(package: str) -> str:
 
 
 def condense(folder: Path) -> None:
-    """Write `rivals.json`: of each method the settings that are best by some score, five digits of each figure."""
-    streams, versions = {}, set()
+    """Write `rivals.json`: of each method the settings that are best by some score, five digits of each figure.
+
+    Streams that the folder does not have stay as they are.
+    """
+    before = kept()
+    streams, versions = before["streams"], set(before["versions"])
     for path in sorted(folder.glob("*.json")):
-        kept = json.loads(path.read_text())
+        found = json.loads(path.read_text())
         methods: dict[str, list[Record]] = {}
-        for record in kept["records"]:
+        for record in found["records"]:
             versions.add(record["version"])
             if "scores" in record and all(map(math.isfinite, record["scores"].values())):
                 methods.setdefault(record["method"], []).append(record)
         best = {method: _best_settings(records) for method, records in methods.items()}
-        streams[path.stem] = {"digest": kept["digest"], "rows": kept["rows"], "methods": best}
+        streams[path.stem] = {"digest": found["digest"], "rows": found["rows"], "methods": best}
     KEPT.write_text(_lines({"versions": sorted(versions), "streams": streams}))
 
 
