@@ -8,10 +8,7 @@ DOCS_READY := $(VENV)/.docs-ready
 # stays with one worker, and optimisation is left out.
 WORKERS ?= 3
 ONE_THREAD := --xla_cpu_multi_thread_eigen=false
-# What one worker compiled the others read: tests that differ in nothing but numbers share their programs.
-COMPILED := JAX_ENABLE_COMPILATION_CACHE=1 JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/compiled \
-            JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
-PYTEST := $(COMPILED) NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+PYTEST := NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
           $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 SHAPES := --jaxtyping-packages=natkal,beartype.beartype
 # What depends on the precision; this pass also checks the shapes that annotations promise.

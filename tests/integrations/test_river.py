@@ -20,7 +20,7 @@ REAL = (X @ [1.0, -1.0, 0.5, 0.0] + 3).tolist()
 LABELS = [["red", "green", "blue"][int(np.digitize(value, [2.5, 3.5]))] for value in REAL]
 
 
-@pytest.mark.parametrize("estimator", [KalmanRegressor, KalmanClassifier])
+@pytest.mark.parametrize("estimator", [KalmanRegressor, pytest.param(KalmanClassifier, marks=pytest.mark.slow)])
 def test_check_estimator(estimator, record_property):
     passed = 0
     model = estimator(**SINGLE)
@@ -31,7 +31,10 @@ def test_check_estimator(estimator, record_property):
     record_property("checks", f"river {estimator.__name__}: {{'passed': {passed}}}")
 
 
-@pytest.mark.parametrize(("estimator", "targets"), [(KalmanRegressor, REAL), (KalmanClassifier, LABELS)])
+@pytest.mark.parametrize(
+    ("estimator", "targets"),
+    [pytest.param(KalmanRegressor, REAL, marks=pytest.mark.slow), (KalmanClassifier, LABELS)],
+)
 def test_learn_many_is_learn_one_repeated(estimator, targets):
     """New classes in the middle of a frame, and columns that are new to the second frame."""
     one, many = estimator(**SINGLE), estimator(**SINGLE)

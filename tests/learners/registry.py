@@ -122,7 +122,16 @@ ENTRIES = [
     ),
 ]
 linear_gaussian = linear(GAUSSIAN)
-SLOW = {"online low rank", "auto categorical", "auto poisson", "auto recurrent"}
+SLOW = {
+    "online low rank",
+    "online counts",
+    "online vector",
+    "online sampled",
+    "auto bernoulli",
+    "auto categorical",
+    "auto poisson",
+    "auto recurrent",
+}
 """Entries whose claims a quicker one of the same kind checks too."""
 LEARNERS = [
     pytest.param(entry, id=entry.name, marks=[pytest.mark.slow] if entry.name in SLOW else []) for entry in ENTRIES

@@ -112,6 +112,7 @@ def test_forgetting_makes_the_parameters_less_certain_ahead():
     np.testing.assert_allclose(found.var(axis=0), 0.9 ** -np.arange(8.0), rtol=0.1)
 
 
+@pytest.mark.slow
 def test_recurrent_and_static_members_run_in_one_bank_and_forecast_together():
     """Each member learns as it would alone, and the paths of the bank are those of its members, by weight."""
     family = nk.families.Gaussian(0.1)

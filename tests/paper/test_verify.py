@@ -23,6 +23,7 @@ def certify(family, hidden, outputs, **options):
     )
 
 
+@pytest.mark.slow
 def test_every_claim_holds_for_a_network_with_k_logits():
     rows = certify(Categorical(3), (2,), 3)
     assert {row.claim for row in rows} == set(STATIC)

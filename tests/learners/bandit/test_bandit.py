@@ -216,7 +216,10 @@ def test_probabilities_of_correlated_arms_against_draws() -> None:
 
 
 @pytest.mark.float64
-@pytest.mark.parametrize("curvature", [nk.dense(), nk.kronecker()], ids=["dense", "kronecker"])
+@pytest.mark.parametrize(
+    "curvature",
+    [pytest.param(nk.dense(), id="dense"), pytest.param(nk.kronecker(), id="kronecker", marks=pytest.mark.slow)],
+)
 def test_joint_law_and_inflation_against_the_covariance_in_full(curvature: Any) -> None:
     """A P A' with the Jacobian of all heads by JAX, P in full; `inflate` multiplies P."""
     params = nk.mlp_params(jax.random.key(0), (WIDTH, 4, ARMS))
