@@ -51,6 +51,7 @@ def test_real_data_sets_get_the_task_people_give_them():
         ([True, True], "binary"),
         (["0", "1", "1"], "binary"),
         (["-1", "1"], "binary"),
+        (["3"] * 50, "regression"),
         (["0", "1", "2"] * 5, "multiclass"),
         (["1"] * 500 + ["2"] * 300 + ["7"] + ["9"] * 40, "multiclass"),  # a rare class is one
         (["0"] * 500 + ["1"] * 499 + ["2"], "multiclass"),

@@ -27,6 +27,7 @@ class Settings:
     past: str = "auto"
     budget: str = "auto"
     memory: str | None = None
+    level: float = 0.9
     seed: int = 0
     sample: int = 1000
     metrics_every: int | None = None
@@ -48,6 +49,7 @@ class Settings:
             past=past,
             budget=self.budget,
             memory=self.memory,
+            level=self.level,
         )
 
 

@@ -121,7 +121,9 @@ def _task_of_whole_numbers(name: str, values: np.ndarray) -> tuple[str, str] | N
     """Classes or counts; None where these whole numbers look like neither."""
     distinct, repeats = np.unique(values, return_counts=True)
     if len(distinct) == 1:
-        raise StreamError(
+        if distinct[0] not in (0, 1):
+            return None
+        raise StreamError(  # a class whose other one is still to come, or a number
             f"target {name!r} is {distinct[0]:g} in all of the first {len(values):,} rows: name its --task"
         )
     single = repeats == 1

@@ -21,7 +21,6 @@ from natkal.tabular.loop import Feed, Loop, Row, Told, spans
 from natkal.tabular.past import Past
 from natkal.tabular.stages import Stages, Steps
 from natkal.tabular.table_learner import TableLearner
-from natkal.tabular.tasks import LEVEL
 
 FEW_ROWS, MANY_ROWS = 16, 1024
 """Steps of a block that is learned."""
@@ -176,7 +175,7 @@ class Reader:
         slots = np.array([min(self.keys.get(key, self.free), self.free) for key in keys], np.int32) if keys else None
         with jax.enable_x64(True):
             if self.programs is None:
-                return self.loop.predict(self.held, Feed(rows, slots, resets), LEVEL)[1]
+                return self.loop.predict(self.held, Feed(rows, slots, resets), self.loop.level)[1]
             told = []
             for first in range(0, count, ASKED_ROWS):
                 part = jax.tree.map(lambda leaf, at=first: _padded(leaf[at : at + ASKED_ROWS]), (rows, slots, resets))

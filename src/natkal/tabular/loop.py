@@ -19,7 +19,7 @@ from natkal.learners.scales import FIRST_ROWS
 from natkal.learners.selection import next_decision
 from natkal.tabular.architectures import Inputs
 from natkal.tabular.stages import BLOCK, Stages, Steps
-from natkal.tabular.tasks import LEVEL, Outcome, Task
+from natkal.tabular.tasks import Outcome, Task
 from natkal.typing import Array
 
 TOGETHER = 64
@@ -67,11 +67,14 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loop:
-    """Test, then train. `limits`: whether the limits of intervals are computed too while learning."""
+    """Test, then train. `limits`: whether the limits of intervals, which hold `level` of the targets, are computed too
+    while learning.
+    """
 
     learners: tuple[Scaled, ...]
     tasks: tuple[Task, ...]
     limits: bool
+    level: float
     has_memory: bool
 
     def init(self) -> tuple[Any, ...]:
@@ -93,7 +96,7 @@ class Loop:
 
     @property
     def _level(self) -> float | None:
-        return LEVEL if self.limits else None
+        return self.level if self.limits else None
 
     def progress(self, state: Any) -> list[Progress]:
         """Where each target stands; waits for what is under way."""
@@ -216,7 +219,7 @@ class Loop:
             if reset is not None:
                 restarted = tuple(learner.restart(part) for learner, part in zip(self.learners, own, strict=True))
                 own = jax.tree.map(lambda new, old: jax.lax.select(reset, new, old), restarted, own)
-            return self._predict(own, now, LEVEL)
+            return self._predict(own, now, self.level)
 
         def body(row: Array, told: Told) -> Told:
             return jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one(row))

@@ -21,8 +21,8 @@ class Options:
     user's own as package.module:function. `past`: which earlier targets are inputs: `auto`, `none`, or lags as 1,2,48.
     `budget`: `fast` runs few members, `auto` stops those that have lost, `best` lets all of them run, and a number is
     about how many microseconds a row may take (see choose.py). `memory`: the most bytes of the learner's state, as 1MB.
-    `forget`: whether members may forget earlier rows; rows in no order in time, as those of scikit-learn's `fit`, all
-    count alike.
+    `level`: the share of targets that intervals hold. `forget`: whether members may forget earlier rows; rows in no
+    order in time, as those of scikit-learn's `fit`, all count alike.
     """
 
     learner: str = "auto"
@@ -33,6 +33,7 @@ class Options:
     past: str = "auto"
     budget: str = "auto"
     memory: str | None = None
+    level: float = 0.9
     standardize: bool = True
     forget: bool = True
 
@@ -82,6 +83,8 @@ def check_options(options: Options) -> None:
         raise StreamError(f"budget: write {known}, or microseconds a row such as 50, got {options.budget!r}")
     if options.memory is not None and parse_bytes(options.memory) is None:
         raise StreamError(f"memory: write 128kB, 1MB or 2GB, got {options.memory!r}")
+    if not 0 < options.level < 1:
+        raise StreamError(f"level: must lie between 0 and 1, got {options.level!r}")
     if options.prior_scale is not None and not 0 < options.prior_scale < float("inf"):
         raise StreamError(f"prior_scale: must be positive and finite, got {options.prior_scale!r}")
     if options.fading is not None and not 0 <= options.fading < 1:

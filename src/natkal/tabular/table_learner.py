@@ -87,7 +87,7 @@ class TableLearner:
                 make_learner(self.options, shape, task, self.keyed, self.size)
                 for shape, task in zip(shapes, tasks, strict=True)
             )
-            _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.has_memory)
+            _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.level, self.options.has_memory)
         self.loop = _LOOPS[asked]
 
     def _shape(self, past: Past, task: Task) -> Shape:
@@ -222,7 +222,7 @@ class TableLearner:
         unless given.
         """
         if level is None and (self.limits if limits is None else limits):
-            level = LEVEL
+            level = self.options.level
         slots = None
         if self.keyed and self.options.has_memory:
             slots = self._slots(keys)

@@ -46,6 +46,7 @@ def learn(
     seed: int = 0,
     sample: int = 1000,
     run: str | os.PathLike[str] | None = None,
+    level: float = 0.9,
     predictions: str | os.PathLike[str] | None = None,
     metrics: str | os.PathLike[str] | None = None,
     metrics_every: int | None = None,
@@ -82,6 +83,7 @@ def learn(
         seed: Seed of the first weights.
         sample: Rows from which types are inferred.
         run: Folder for checkpoints, metrics and rejects; a temporary one that goes with the `Run`, unless given.
+        level: Share of targets that the intervals hold, which are written to `predictions`.
         predictions: Write every prediction to this file (.csv or .jsonl).
         metrics: Write the running metrics to this file.
         metrics_every: Rows per line of metrics.
@@ -121,6 +123,7 @@ def learn(
             past=past if isinstance(past, str) else ",".join(map(str, [past] if isinstance(past, int) else past)),
             budget=str(budget),
             memory=f"{memory}B" if isinstance(memory, int) else memory,
+            level=level,
             seed=seed,
             sample=sample,
             metrics_every=metrics_every,

@@ -136,6 +136,9 @@ def learn(
     max_rejects: Annotated[int | None, _run("ROWS", "Stop once more rows than this are rejected.", min=0)] = None,
     # the output
     predictions: Annotated[Path | None, _output("FILE", "Write every prediction here (.csv or .jsonl).")] = None,
+    level: Annotated[
+        float, _output("SHARE", "Share of targets that the intervals of predictions hold.", min=0.01, max=0.999)
+    ] = 0.9,
     metrics: Annotated[Path | None, _output("FILE", "Write the running metrics here (default: in the run).")] = None,
     metrics_every: Annotated[int | None, _output("ROWS", "Rows per line of metrics.", min=1)] = None,
     report: Annotated[bool, _output(None, "Write report.html into the run.", "--report/--no-report")] = True,
@@ -178,6 +181,7 @@ def learn(
             past=past,
             budget=budget,
             memory=memory,
+            level=level,
             seed=seed,
             sample=sample,
             metrics_every=metrics_every,

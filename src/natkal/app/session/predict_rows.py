@@ -76,12 +76,13 @@ def predict_rows(
     session: Session, source: RowSource, to: Path | None, rejects: Path | None, *, impute: bool
 ) -> tuple[Counts, list[str]]:
     """Predict every row into a file, or as lines of CSV where none is given. Predicted rows count as learned."""
-    form = PredictionFormat(session.schema.targets, json_lines=to is not None and "json" in to.suffix)
+    level = session.settings.level
+    form = PredictionFormat(session.schema.targets, json_lines=to is not None and "json" in to.suffix, level=level)
     output = None if to is None else Appender(to, first=form.header)
     rejected = None if rejects is None else Appender(rejects)
     lines = [form.header] if output is None else []
     counts = Counts()
-    for rows, encoded, told, targets in predictions(session, source, impute=impute):
+    for rows, encoded, told, targets in predictions(session, source, impute=impute, level=level):
         counts.read += rows.read
         counts.skipped += rows.blank
         counts.rejected += len(encoded.rejects)

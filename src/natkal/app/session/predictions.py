@@ -15,7 +15,14 @@ OTHER = "other"
 class PredictionFormat:
     """Which columns a prediction has and how a block of them is written."""
 
-    def __init__(self, targets: Sequence[Target], classes: Sequence[Sequence[str]] | None = None, *, json_lines: bool):
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        classes: Sequence[Sequence[str]] | None = None,
+        *,
+        json_lines: bool,
+        level: float = 0.9,
+    ):
         self.classes = [list(target.classes) for target in targets] if classes is None else [list(c) for c in classes]
         """The classes of each target that have a column of their own: those of the first rows."""
         self.json_lines = json_lines
@@ -26,7 +33,7 @@ class PredictionFormat:
             if target.classes:
                 self.names += [f"{prefix}p({name})" for name in (*known, OTHER)]
             else:
-                self.names += [f"{prefix}low_90", f"{prefix}high_90"]
+                self.names += [f"{prefix}{side}_{100 * level:g}" for side in ("low", "high")]
 
     @property
     def header(self) -> str:

@@ -42,10 +42,7 @@ class Session:
         self.encoder = encoder
         self.learner = learner
         self.metrics = Metrics(encoder.schema.targets, _members(learner), settings.metrics_every)
-        wanted = settings.predictions
-        self.format = PredictionFormat(
-            encoder.schema.targets, json_lines=bool(wanted and "json" in Path(wanted).suffix)
-        )
+        self.format = self._format(encoder.schema.targets, None)
         self.files: list[str] = []
         self.counts = Counts()
         self.reasons: dict[str, int] = {}
@@ -116,8 +113,13 @@ class Session:
         session.position, session.sequences = kept.position, kept.sequences
         session.queue, session.held, session.recent_inputs = kept.queue, kept.held, kept.recent_inputs
         session.metrics, session.clock, session.forecasts = kept.metrics, kept.clock, kept.forecasts
-        session.format = PredictionFormat(session.schema.targets, kept.predicted, json_lines=session.format.json_lines)
+        session.format = session._format(session.schema.targets, kept.predicted)
         return session
+
+    def _format(self, targets: Sequence[Target], classes: Sequence[Sequence[str]] | None) -> PredictionFormat:
+        wanted = self.settings.predictions
+        json_lines = bool(wanted and "json" in Path(wanted).suffix)
+        return PredictionFormat(targets, classes, json_lines=json_lines, level=self.settings.level)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
