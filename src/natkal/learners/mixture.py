@@ -97,14 +97,18 @@ class Mixture(PredictiveLaw):
         weights = self.weights.ravel()
         if weights.size <= count or isinstance(self.experts, LawsByGroup):
             return self
-        chosen, left = [], weights
-        for _ in range(count):
-            chosen.append(jnp.argmax(left))
-            left = left.at[chosen[-1]].set(-1.0)
-        picked = jnp.stack(chosen)
+        picked = _largest(weights, count)
         kept = weights[picked] / jnp.sum(weights[picked])
         experts = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[picked][None], self.experts)
         return dataclasses.replace(self, weights=kept[None], experts=experts)
+
+    def heaviest_members(self, count: int) -> "Mixture":
+        """The mixture of all laws of the `count` members of largest weight alone."""
+        if len(self.weights) <= count or isinstance(self.experts, LawsByGroup):
+            return self
+        picked = _largest(jnp.sum(self.weights, axis=1), count)
+        kept = self.weights[picked] / jnp.sum(self.weights[picked])
+        return dataclasses.replace(self, weights=kept, experts=jax.tree.map(lambda leaf: leaf[picked], self.experts))
 
     def rescaled(self, location: Array, scale: Array) -> "Mixture":
         """The prediction of `location + scale y` where this is the prediction of y."""
@@ -114,9 +118,32 @@ class Mixture(PredictiveLaw):
         experts = jax.vmap(jax.vmap(lambda law: self.laws.rescaled(law, location, scale)))(self.experts)
         return dataclasses.replace(self, mean=shift + flat * self.mean, spread=spread, experts=experts)
 
+    def with_means(self, change: Callable[[Array], Array]) -> "Mixture":
+        """Every law with the mean that `change` makes of its own."""
+        positive = self.family.support != "real"
+
+        def one(law: Any) -> Any:
+            mean = self.laws.moments(law).mean
+            if positive:  # these laws have a mean and no location
+                return self.laws.rescaled(law, jnp.zeros_like(mean), change(mean) / jnp.maximum(mean, 1e-300))
+            return self.laws.rescaled(law, change(mean) - mean, jnp.ones_like(mean))
+
+        experts = jax.vmap(jax.vmap(one))(self.experts)
+        together = mixed_moments(self.weights, jax.vmap(jax.vmap(self.laws.moments))(experts))
+        return dataclasses.replace(self, mean=together.mean, spread=together.cov, experts=experts)
+
     def _each(self, compute: Callable[[Any], Array]) -> Array:
         """A number (or array) for each law, in the order of the weights."""
         return jnp.concatenate([jax.vmap(jax.vmap(compute))(part) for part in _parts(self.experts)])
+
+
+def _largest(weights: Float[Array, " n"], count: int) -> Array:
+    """The places of the `count` largest."""
+    chosen, left = [], weights
+    for _ in range(count):
+        chosen.append(jnp.argmax(left))
+        left = left.at[chosen[-1]].set(-1.0)
+    return jnp.stack(chosen)
 
 
 def joined_laws(groups: Sequence[Any]) -> Any:

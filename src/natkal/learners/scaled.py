@@ -20,6 +20,8 @@ from natkal.learners.paths import ROUNDS, Inputs, Units, draw_paths
 from natkal.learners.scales import FIRST_ROWS, Scale
 from natkal.typing import Array, Params
 
+FARTHEST = 30.0
+"""No prediction lies further from the mean of all targets than so many of their deviations."""
 COUNTS_NEAR = 20.0
 """Counts whose mean is larger are divided by mean / 20, so that a filter of log-rates starts near them."""
 
@@ -38,12 +40,25 @@ class ScaledState(NamedTuple):
         return f"ScaledState(rows={self.rows}, bank={self.bank!r})"
 
 
+class TargetUnits(NamedTuple):
+    """Location and scale of the targets; the mean of all of them and how far from it a prediction may lie.
+
+    `early`: their scale is not known yet, and nothing has been learned.
+    """
+
+    location: Array
+    scale: Array
+    middle: Array
+    reach: Array
+    early: Array
+
+
 class Standard(NamedTuple):
-    """A row as the bank sees it, and the units of its target: location and scale, None where it has none."""
+    """A row as the bank sees it, and the units of its target, None where it has none."""
 
     inputs: Any
     target: Any
-    units: tuple[Array, Array] | None
+    units: TargetUnits | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -206,7 +221,7 @@ class Scaled:
             assert feed is not None
             if not self._has_units:
                 return self._standardised(seen, feed(mean))
-            location, scale = self.target_units(state)
+            location, scale, *_ = self.target_units(state)
             y = location + scale * jnp.reshape(mean, location.shape)
             return self._standardised(seen, feed(jnp.reshape(y, (-1,))))
 
@@ -230,7 +245,7 @@ class Scaled:
         def at(memory: Any, step: Array) -> Any:
             return self._standardised(seen, as_precision(dtype, inputs.at(memory, step)))
 
-        units = Units(*self.target_units(state)) if self._has_units else None
+        units = Units(*self.target_units(state)[:2]) if self._has_units else None
         return draw_paths(self.bank, state.bank, key, inputs._replace(at=at), horizon, units, rounds)
 
     def sample(self, state: ScaledState, key: Array) -> Params:
@@ -253,7 +268,7 @@ class Scaled:
         law = self.bank.joint(state.bank, jax.vmap(one, out_axes={**shared, "arm": 0})(inputs["arm"]))
         if not self._has_units:
             return law
-        location, scale = self.target_units(state)
+        location, scale, *_ = self.target_units(state)
         if self.outputs.support == "real":
             law = law._replace(location=location + scale * law.location, cov=jnp.square(scale) * law.cov)
         return law._replace(mean=location + scale * law.mean, noise=jnp.square(scale) * law.noise)
@@ -315,19 +330,46 @@ class Scaled:
         done = [None if scale is None else function(scale, leaf) for scale, leaf in zip(own, leaves, strict=True)]
         return structure.unflatten(done)
 
-    def target_units(self, state: ScaledState) -> tuple[Array, Array]:
-        """Location and scale of the targets, from those seen; the user's own spread until there are two."""
+    def target_units(self, state: ScaledState) -> TargetUnits:
+        """The units of the targets, from those seen; the user's own spread until there are two."""
         assert state.targets is not None
         centre, deviation = scales.location_scale(state.targets)
+        whole = state.targets.everything
+        apart = FARTHEST * jnp.sqrt(whole.variance)
+        early = jnp.asarray(state.rows < FIRST_ROWS) if self.warms_up else jnp.zeros((), bool)
         if self.outputs.support == "count":
-            return jnp.zeros_like(centre), jnp.maximum(centre / COUNTS_NEAR, 1.0)
+            unit = jnp.maximum(centre / COUNTS_NEAR, 1.0)
+            return TargetUnits(jnp.zeros_like(centre), unit, whole.mean, apart + 3 * unit, early)
         expected = jnp.broadcast_to(jnp.asarray(self.spread, centre.dtype), centre.shape)
-        unknown = jnp.maximum(jnp.abs(centre), expected)
-        return centre, jnp.where(deviation > 0, deviation, unknown)
+        unit = jnp.where(deviation > 0, deviation, jnp.maximum(jnp.abs(centre), expected))
+        return TargetUnits(centre, unit, whole.mean, jnp.maximum(apart, FARTHEST * unit), early)
 
-    def in_users_units(self, mixture: Mixture, units: tuple[Array, Array] | None) -> Mixture:
-        """A prediction of the bank in the units of the targets."""
-        return mixture if units is None else mixture.rescaled(*units)
+    def in_users_units(self, mixture: Mixture, units: TargetUnits | None) -> Mixture:
+        """A prediction of the bank in the units of the targets, within reach of all of them; early, their centre."""
+        if units is None:
+            return mixture
+
+        def placed(mean: Array) -> Array:
+            low, high = units.middle - units.reach, units.middle + units.reach
+            near = jnp.clip(mean, jnp.reshape(low, (-1,)), jnp.reshape(high, (-1,)))
+            return jnp.where(units.early, jnp.reshape(units.location, (-1,)), near)
+
+        return mixture.rescaled(units.location, units.scale).with_means(placed)
+
+    def log_prob(self, row: "Standard", info: BankInfo, prediction: Mixture, y: Array) -> Array:
+        """Log p(y) of an observation that counts once; `prediction` is in the user's units.
+
+        It is log p(z) - log scale where the bank saw z with weight 1. The first rows, which it does not see, and other
+        weights have it computed anew.
+        """
+        seen = info.observed
+        if self.outputs.unweighted is not self.outputs:
+            assert row.target is not None
+            seen = seen & (row.target[1] == 1)
+        known = info.log_prob
+        if row.units is not None:
+            known = known - jnp.sum(jnp.where(jnp.isnan(y), 0.0, jnp.log(row.units[1])))
+        return jax.lax.cond(seen, lambda: known, lambda: prediction.log_prob_one(y))
 
     def _told(self, row: "Standard", info: BankInfo, target: Array) -> BankInfo:
         """What the observation told, in the user's units; log p is a density per unit of the user's y."""
@@ -335,15 +377,8 @@ class Scaled:
             return info
         y = as_float(value_of(self.outputs, target), target.dtype)
         prediction = self.in_users_units(info.prediction, row.units)
-        present = ~jnp.isnan(y)
-        observed = jnp.any(present)
-        if self.warms_up and self.outputs.event_shape == y.shape:  # an observation without a weight of its own
-            # log p(y) = log p(z) - log scale; the first rows have no log p(z), since the bank does not see them
-            known = info.log_prob - jnp.sum(jnp.where(present, jnp.log(row.units[1]), 0.0))
-            log_prob = jax.lax.cond(info.observed, lambda: known, lambda: prediction.log_prob_one(y))
-        else:
-            log_prob = prediction.log_prob_one(y)
-        log_prob = jnp.where(observed, log_prob, 0.0)
+        observed = jnp.any(~jnp.isnan(y))
+        log_prob = jnp.where(observed, self.log_prob(row, info, prediction, y), 0.0)
         shift = jnp.where(info.observed, log_prob - info.log_prob, 0.0)
         return info._replace(
             log_prob=log_prob,

@@ -19,6 +19,8 @@ from natkal.typing import Array, Bool, Float
 
 FIRST_ROWS = 16
 OUTSIDE = 5.0
+FEW = 0.25
+"""Of the first values, more than this share outside are no outliers: then all of them are the core."""
 CUT_TO = 20.0
 """How many values a core counts for once wild values have become the rule."""
 HELD_ROWS = 1e7
@@ -94,11 +96,15 @@ def settle(scale: Scale, first: Float[Array, "n *e"]) -> Scale:
     middle = _median(first)
     deviation = 1.5 * _median(jnp.abs(first - middle[None]))
     near = jnp.abs(first - middle[None]) <= OUTSIDE * deviation[None]
-    near = (near | (deviation[None] == 0)) & jnp.isfinite(first)
+    near = (near | (deviation[None] == 0) | _many(~near)) & jnp.isfinite(first)
     count = jnp.maximum(jnp.sum(near, axis=0), 1).astype(first.dtype)
     mean = jnp.sum(jnp.where(near, first, 0.0), axis=0) / count
     variance = jnp.sum(jnp.where(near, jnp.square(first - mean[None]), 0.0), axis=0) / count
     return scale._replace(core=Welford(count, mean, variance))
+
+
+def _many(outside: Bool[Array, "n *e"]) -> Bool[Array, "1 *e"]:
+    return jnp.mean(outside, axis=0, keepdims=True) > FEW
 
 
 def of_table(values: np.ndarray) -> Scale:
@@ -112,7 +118,8 @@ def of_table(values: np.ndarray) -> Scale:
     some = present.any(axis=0)
     middle = np.nanmedian(np.where(some, filled, 0.0), axis=0)
     deviation = 1.5 * np.nanmedian(np.where(some, np.abs(filled - middle), 0.0), axis=0)
-    near = present & ((np.abs(filled - middle) <= OUTSIDE * deviation) | (deviation == 0))
+    near = np.abs(filled - middle) <= OUTSIDE * deviation
+    near = present & (near | (deviation == 0) | (np.mean(~near, axis=0) > FEW))
     recent = filled[-int(1 / RECENT) :]
     known = np.isfinite(recent).any(axis=0)
     again = (filled[1:] == filled[:-1]).sum(axis=0) / max(len(filled) - 1, 1)

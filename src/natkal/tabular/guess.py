@@ -123,9 +123,7 @@ def _task_of_whole_numbers(name: str, values: np.ndarray) -> tuple[str, str] | N
     if len(distinct) == 1:
         if distinct[0] not in (0, 1):
             return None
-        raise StreamError(  # a class whose other one is still to come, or a number
-            f"target {name!r} is {distinct[0]:g} in all of the first {len(values):,} rows: name its --task"
-        )
+        return "binary", f"{distinct[0]:g} in all of the first {len(values):,} rows: a class, unless --task says more"
     single = repeats == 1
     repeated = len(values) >= MEAN_REPEATS * len(distinct) and single.sum() <= max(1, SINGLE_SHARE * len(distinct))
     counted = _looks_counted(values)

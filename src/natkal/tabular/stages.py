@@ -181,7 +181,10 @@ class Stages:
             told, standard, y = row
             after, info = bank.weigh(rest, told, standard.target)
             prediction = self.learner.in_users_units(info.prediction, standard.units)
-            outcome = self.task.outcome(prediction, y, level=self.level)
+            log_prob = None
+            if not self.task.classes:
+                log_prob = self.learner.log_prob(standard, info, prediction, self.task.to_learner(y))
+            outcome = self.task.outcome(prediction, y, level=self.level, log_prob=log_prob)
             return after, Told(outcome, jnp.append(jnp.sum(prediction.weights, axis=1), info.memory))
 
         def block(rest: Any, told: Any, rows: Standard, targets: Array, slots: Any, count: Array) -> tuple[Any, Told]:

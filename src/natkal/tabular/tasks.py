@@ -15,8 +15,10 @@ from natkal.typing import Array
 
 LEVEL = 0.9
 """Coverage of the intervals that are written and scored."""
-HEAVIEST = 16
-"""Limits and ranks are those of the laws of largest weight, a few of hundreds: each evaluation costs time."""
+HEAVIEST_MEMBERS, HEAVIEST_COUNTS = 2, 4
+"""Limits and ranks are those of the members of largest weight, of counts those of the laws: each evaluation of a
+distribution function costs time, and there are hundreds of laws.
+"""
 FARTHEST_LOG = 50.0
 """Limits of a positive number are at most e^50 times the centre: beyond that they say nothing."""
 
@@ -70,8 +72,11 @@ class Task(Protocol):
         """The inverse of `to_learner`."""
         ...
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
-        """The prediction in the user's units, and how probable y was; `level` is the coverage of the limits or None."""
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> Outcome:
+        """The prediction in the user's units, and how probable y was; `level` is the coverage of the limits or None.
+
+        `log_prob` is that of y as the learner takes it, where it is known already.
+        """
         ...
 
 
@@ -101,14 +106,15 @@ class Number:
         """The number itself; no larger than a double holds."""
         return jnp.exp(jnp.clip(y, -700.0, 700.0)) if self.log else y
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> Outcome:
         """Mean (of a logarithm: the median), deviation and limits."""
         value = self.to_learner(y)
         known = ~jnp.isnan(y)
         filled = jnp.where(known, value, prediction.mean[0])
-        log_prob = prediction.log_prob_one(filled) - (value if self.log else 0.0)
+        log_prob = prediction.log_prob_one(filled) if log_prob is None else log_prob
+        log_prob = log_prob - (value if self.log else 0.0)
         mean, spread = prediction.mean[0], jnp.sqrt(prediction.cov[0, 0])
-        few = prediction.heaviest(HEAVIEST)
+        few = prediction.heaviest_members(HEAVIEST_MEMBERS)
         low, high = _limits(few, level)
         if self.log:
             farthest = jnp.minimum(FARTHEST_LOG, 10 * spread)
@@ -138,16 +144,17 @@ class Count:
         """The count."""
         return y
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> Outcome:
         """Mean, deviation and limits."""
         known = ~jnp.isnan(y)
         filled = jnp.where(known, y, 0.0)
         low, high = _limits(prediction, level)
         # the middle of the jump of the distribution function at y
-        few = prediction.heaviest(4)
+        few = prediction.heaviest(HEAVIEST_COUNTS)
         rank = 0.5 * (few.cdf_one(filled) + few.cdf_one(filled - 1))
         spread = jnp.sqrt(prediction.cov[0, 0])
-        return _outcome(prediction.mean[0], spread, low, high, prediction.log_prob_one(filled), rank, known)
+        log_prob = prediction.log_prob_one(filled) if log_prob is None else log_prob
+        return _outcome(prediction.mean[0], spread, low, high, log_prob, rank, known)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +191,7 @@ class Classes:
         """The number of the class."""
         return y if self.slots == 2 else jnp.where(y == self.slots - 1, 0.0, y + 1)
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> Outcome:
         """The probabilities of the classes, class 0 first."""
         known = ~jnp.isnan(y)
         own = prediction.probabilities_one()
