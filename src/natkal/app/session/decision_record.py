@@ -1,0 +1,159 @@
+"""What is kept of decisions for the report: windows over time, propensities, and sums for the value of simple policies.
+
+For a decision with probability p of its arm a and reward r, the value of "always arm b" is the mean of [a = b] r / p, and
+that of a uniform choice among K arms the mean of r / (K p) (`drivers/off_policy.py`).
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from natkal.drivers.off_policy import Estimate, OffPolicySums
+
+MOST_WINDOWS = 128
+"""Windows are joined in pairs when there are more, so that a run of any length is kept in little room."""
+FIRST_WINDOW = 10
+"""Decisions of a window at the start."""
+BINS = 10
+"""Bins of the propensities, on [0, 1]."""
+
+
+@dataclasses.dataclass
+class Window:
+    """Some decisions in their order, and the rewards that came meanwhile."""
+
+    decisions: int = 0
+    chosen: dict[str, int] = dataclasses.field(default_factory=dict)
+    chances: float = 0.0
+    """Sum of the probabilities of the chosen arms, where they are known."""
+    probable: int = 0
+    """How many are known."""
+    rewards: int = 0
+    paid: float = 0.0
+    weighted: float = 0.0
+    """Of a log: sum of w r, which values the policy on it."""
+
+    def join(self, other: "Window") -> "Window":
+        """Both together."""
+        names = dict.fromkeys([*self.chosen, *other.chosen])
+        return Window(
+            self.decisions + other.decisions,
+            {name: self.chosen.get(name, 0) + other.chosen.get(name, 0) for name in names},
+            self.chances + other.chances,
+            self.probable + other.probable,
+            self.rewards + other.rewards,
+            self.paid + other.paid,
+            self.weighted + other.weighted,
+        )
+
+
+@dataclasses.dataclass
+class DecisionRecord:
+    """Decisions of one kind, the run's own or those of a log."""
+
+    size: int = FIRST_WINDOW
+    """Decisions of a full window."""
+    windows: list[Window] = dataclasses.field(default_factory=lambda: [Window()])
+    propensities: list[int] = dataclasses.field(default_factory=lambda: [0] * BINS)
+    own: OffPolicySums = dataclasses.field(default_factory=OffPolicySums)
+    """Rewards of the decisions as they were taken."""
+    uniform: OffPolicySums = dataclasses.field(default_factory=OffPolicySums)
+    arms: dict[str, OffPolicySums] = dataclasses.field(default_factory=dict)
+    """The policy that always takes one arm; `rows` counts the decisions for that arm alone."""
+
+    def decided(self, arms: Sequence[str], chances: np.ndarray) -> None:
+        """Some more decisions; a probability that is not known is NaN."""
+        known = chances[~np.isnan(chances)]
+        self.propensities = [
+            there + int(new) for there, new in zip(self.propensities, np.histogram(known, BINS, (0, 1))[0], strict=True)
+        ]
+        for arm, chance in zip(arms, chances.tolist(), strict=True):
+            window = self._open()
+            window.decisions += 1
+            window.chosen[arm] = window.chosen.get(arm, 0) + 1
+            if chance == chance:
+                window.chances += chance
+                window.probable += 1
+
+    def rewarded(
+        self,
+        arms: Sequence[str],
+        chances: np.ndarray,
+        rewards: np.ndarray,
+        count: int,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        """Rewards of some decisions among `count` arms; `weights` are those of the policy on a log."""
+        window = self.windows[-1]
+        known = ~np.isnan(rewards)
+        window.rewards += int(known.sum())
+        window.paid += float(rewards[known].sum())
+        known &= ~np.isnan(chances)
+        if not known.any():
+            return
+        names = np.asarray(arms)[known]
+        reward, inverse = rewards[known], 1 / chances[known]
+        if weights is not None:
+            window.weighted += float((weights[known] * reward).sum())
+        nothing = np.zeros(len(reward))
+        self.own.add(reward, np.ones(len(reward)), nothing)
+        self.uniform.add(reward, inverse / count, nothing)
+        for name in dict.fromkeys(names.tolist()):
+            here = names == name
+            self.arms.setdefault(name, OffPolicySums()).add(reward[here], inverse[here], nothing[here])
+
+    def _open(self) -> Window:
+        """The window of the next decision."""
+        if self.windows[-1].decisions >= self.size:
+            if len(self.windows) >= MOST_WINDOWS:
+                self.windows = [a.join(b) for a, b in zip(self.windows[::2], self.windows[1::2], strict=True)]
+                self.size *= 2
+            self.windows.append(Window())
+        return self.windows[-1]
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    @property
+    def decisions(self) -> int:
+        """How many there were."""
+        return sum(window.decisions for window in self.windows)
+
+    def values(self) -> dict[str, Estimate]:
+        """Reward per decision: as decided, of a uniform choice, and of the arm that would have paid most alone.
+
+        Empty while there are not two rewards with known probabilities.
+        """
+        if self.own.rows < 2:
+            return {}
+        alone = {name: self.alone(name) for name in self.arms}
+        best = max(alone, key=lambda name: alone[name].value)
+        return {
+            "as decided": self.own.estimates(modelled=False).logged,
+            "uniform choice": self.uniform.estimates(modelled=False).inverse_propensity,
+            f"always {best}": alone[best],
+        }
+
+    def alone(self, arm: str) -> Estimate:
+        """What one arm would have paid, by inverse propensity."""
+        sums = dataclasses.replace(self.arms[arm], rows=self.own.rows)
+        return sums.estimates(modelled=False).inverse_propensity
+
+    # -- on disk -------------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Self:
+        """The record that `to_json` wrote."""
+        return cls(
+            size=int(kept["size"]),
+            windows=[Window(**window) for window in kept["windows"]],
+            propensities=[int(count) for count in kept["propensities"]],
+            own=OffPolicySums(**kept["own"]),
+            uniform=OffPolicySums(**kept["uniform"]),
+            arms={str(name): OffPolicySums(**sums) for name, sums in kept["arms"].items()},
+        )
