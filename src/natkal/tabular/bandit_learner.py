@@ -155,6 +155,20 @@ class BanditLearner:
             raise StreamError(f"id {name!r}: no decision with this id waits for a reward")
         return found
 
+    # -- what it is made of --------------------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that one member of each architecture learns."""
+        return sum(group.learner(0).model.size for group in self.bandit.learner.bank.groups)
+
+    def weights(self) -> dict[str, float]:
+        """The weight of each member, by name."""
+        bank = self.bandit.learner.bank
+        names = [name for group in bank.groups for name in group.names]
+        weights = np.exp(np.logaddexp.reduce(np.asarray(self.state.learner.bank.log_weights), axis=1))
+        return dict(zip(names, (weights / weights.sum()).tolist(), strict=True))
+
     # -- growth ------------------------------------------------------------------------------------------------------
 
     def add_features(self, scaled: Sequence[bool]) -> None:

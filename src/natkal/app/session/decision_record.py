@@ -1,7 +1,7 @@
 """What is kept of decisions for the report: windows over time, propensities, and sums for the value of simple policies.
 
-For a decision with probability p of its arm a and reward r, the value of "always arm b" is the mean of [a = b] r / p, and
-that of a uniform choice among K arms the mean of r / (K p) (`drivers/off_policy.py`).
+For a decision with probability p of its arm a and reward r, the value of "always arm b" is the mean of [a = b] r / p,
+and that of a uniform choice among K arms the mean of r / (K p) (`drivers/off_policy.py`).
 """
 
 import dataclasses
@@ -139,6 +139,19 @@ class DecisionRecord:
         """What one arm would have paid, by inverse propensity."""
         sums = dataclasses.replace(self.arms[arm], rows=self.own.rows)
         return sums.estimates(modelled=False).inverse_propensity
+
+    def series(self) -> dict[str, list[float | None]]:
+        """By window: decisions so far, mean reward, mean probability of the choice, and the share of each arm."""
+        shown = [window for window in self.windows if window.decisions]
+        names = dict.fromkeys(name for window in shown for name in window.chosen)
+        found: dict[str, list[float | None]] = {
+            "decision": np.cumsum([window.decisions for window in shown]).tolist(),
+            "reward": [window.paid / window.rewards if window.rewards else None for window in shown],
+            "probability": [window.chances / window.probable if window.probable else None for window in shown],
+        }
+        for name in names:
+            found[f"arm {name}"] = [window.chosen.get(name, 0) / window.decisions for window in shown]
+        return found
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 

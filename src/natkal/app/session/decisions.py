@@ -1,6 +1,7 @@
 """A run of `natkal decide`: contexts, rewards and logged decisions from one stream, decisions out, checkpoints."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import time
@@ -76,6 +77,8 @@ class DecisionSession:
         """How often this run chose each arm, how often its reward came, and the sum of those rewards."""
         self.sums = OffPolicySums()
         self.outputs: dict[str, Appender] = {}
+        self.lengths: dict[str, int] = {}
+        """How long the files are that are not open."""
         self.show: Callable[[str], None] = lambda text: None
 
     # -- starting ------------------------------------------------------------------------------------------------------
@@ -127,8 +130,9 @@ class DecisionSession:
             session.sums = OffPolicySums(**kept["sums"])
             if kept["bandit"] is not None:
                 session.bandit = TableBandit.from_parts(kept["bandit"], arrays, path)
+            session.lengths = {str(name): int(length) for name, length in kept["outputs"].items()}
             if open_outputs:
-                session.open(kept["outputs"])
+                session.open(session.lengths)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"{path}: not a checkpoint of `natkal decide`") from error
         return session
@@ -214,7 +218,7 @@ class DecisionSession:
 
     def _encodable(self, block: Block) -> Block:
         """The rows whose cells can be read; columns that are new are taken on."""
-        _, rejects = self._made(block).encode([self.features(row) for _, row in block])
+        _, rejects = self.made(block).encode([self.features(row) for _, row in block])
         reasons = {reject.line: reject.reason for reject in rejects}
         for number, (line, _) in enumerate(block, 1):
             if number in reasons:
@@ -234,7 +238,7 @@ class DecisionSession:
 
     def check_logged(self, row: Mapping[str, Any]) -> None:
         """Refuse a logged decision with a wrong reward or probability."""
-        self._made([(0, dict(row))]).value(row.get(self.settings.reward))
+        self.made([(0, dict(row))]).value(row.get(self.settings.reward))
         given = row.get(self.settings.probability)
         if not cells.is_missing(given):
             try:
@@ -245,7 +249,7 @@ class DecisionSession:
                 raise StreamError(f"column {self.settings.probability!r}: must lie in (0, 1], got {chance:g}")
 
     def _decide(self, block: Block) -> None:
-        contexts = self._made(block).encoded([self.features(row) for _, row in block])
+        contexts = self.made(block).encoded([self.features(row) for _, row in block])
         decisions = self.decide(contexts, [self._id(row, line) for line, row in block])
         for (line, _), decision in zip(block, decisions, strict=True):
             text = json.dumps({"line": line, **decision}, ensure_ascii=False)
@@ -289,7 +293,7 @@ class DecisionSession:
         self.counts.rewarded += len(pairs)
 
     def _learn(self, block: Block) -> None:
-        self.learn(self._made(block), [row for _, row in block])
+        self.learn(self.made(block), [row for _, row in block])
 
     def learn(self, bandit: TableBandit, rows: Sequence[Mapping[str, Any]]) -> None:
         """Learn logged decisions that were checked, value the policy on them, and count."""
@@ -309,7 +313,7 @@ class DecisionSession:
             self.sums.add(values[known], weight, robust)
         self.counts.logged += len(rows)
 
-    def _made(self, block: Block) -> TableBandit:
+    def made(self, block: Block) -> TableBandit:
         """The bandit; it is made when the first row that needs it comes."""
         if self.bandit is None:
             asked = self.settings
@@ -328,9 +332,13 @@ class DecisionSession:
 
     def features(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The columns that describe a context."""
+        return {name: cell for name, cell in row.items() if name not in self.reserved}
+
+    @functools.cached_property
+    def reserved(self) -> frozenset[str]:
+        """The columns that do not."""
         asked = self.settings
-        apart = {asked.id, asked.arm, asked.reward, asked.probability, *asked.ignore}
-        return {name: cell for name, cell in row.items() if name not in apart}
+        return frozenset({asked.id, asked.arm, asked.reward, asked.probability, *asked.ignore})
 
     def _id(self, row: Mapping[str, Any], line: int) -> str:
         given = row.get(self.settings.id)
@@ -352,6 +360,11 @@ class DecisionSession:
                 for arm, (chosen, known, total) in sorted(self.by_arm.items())
             },
         }
+        values = self.own.values()
+        if values:
+            found["values"] = {
+                name: {"value": own.value, "interval": list(own.interval())} for name, own in values.items()
+            }
         if self.sums.rows > 1:
             estimates = self.sums.estimates()
             found["off_policy"] = {"rows": self.sums.rows, "effective_rows": estimates.effective}
@@ -378,7 +391,7 @@ class DecisionSession:
             "paid": self.paid,
             "by_arm": self.by_arm,
             "sums": dataclasses.asdict(self.sums),
-            "outputs": {name: output.length for name, output in self.outputs.items()},
+            "outputs": self.lengths | {name: output.length for name, output in self.outputs.items()},
             "bandit": None if self.bandit is None else self.bandit.header(),
         }
         arrays = {} if self.bandit is None else self.bandit.arrays()
