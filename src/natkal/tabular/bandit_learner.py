@@ -24,6 +24,12 @@ LARGEST_BLOCK, BLOCK_NUMBERS = 1024, 1 << 16
 block length, so every row goes through the same machine code, whatever came with it, and little is compiled."""
 
 
+LANES = 16
+"""Decisions that are computed side by side; they do not depend on each other, and share what an operation costs."""
+ONE_FUNCTION_BYTES = 1 << 17
+"""State up to which learning is compiled as one machine function: a network's takes minutes to compile like that."""
+
+
 class Told(NamedTuple):
     """Decisions for some contexts: arms by number, their probabilities, and the expected reward of every arm."""
 
@@ -85,14 +91,18 @@ class BanditLearner:
         free[:, : len(self.arms)] = True if available is None else available
         if not free.any(axis=1).all():
             raise StreamError("arms: there is none to choose from")
-        numbers = self.decided + np.arange(len(contexts))
+        # a decision's lane is that of its number: what it rounds to does not depend on those that came with it
+        before = self.decided % LANES
+        numbers = self.decided - before + np.arange(before + len(contexts))
+        ahead = [np.pad(part, ((before, 0), (0, 0))) for part in (self.with_room(contexts), free)]
         parts = []
-        for rows, count in self._blocks(self.with_room(contexts), free, numbers):
+        for rows, count in self._blocks(*ahead, numbers):
+            turns = np.int32(-(-count // LANES))
             with jax.enable_x64(True):
-                told = _programs(self.bandit).decide(self.state, *rows, np.int64(self.options.seed), np.int32(count))
-            parts.append([np.asarray(part)[:count] for part in told])
+                told = _programs(self.bandit).decide(self.state, *rows, np.int64(self.options.seed), turns)
+            parts.append([np.asarray(part).reshape(-1, *part.shape[2:])[:count] for part in told])
         self.decided += len(contexts)
-        return Told(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return Told(*(np.concatenate(part)[before:] for part in zip(*parts, strict=True)))
 
     def learn(self, contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray) -> None:
         """Learn from rewards in their order; NaN is missing and says nothing."""
@@ -132,7 +142,7 @@ class BanditLearner:
     def _blocks(self, *columns: np.ndarray) -> Iterator[tuple[tuple[np.ndarray, ...], int]]:
         """Arrays of n rows in blocks of one length, filled up with zeros, and how many rows of each block count."""
         most = LARGEST_BLOCK
-        while most > 1 and most * self.room > BLOCK_NUMBERS:
+        while most > LANES and most * self.room > BLOCK_NUMBERS:
             most //= 2
         for first in range(0, len(columns[0]), most):
             parts = [column[first : first + most] for column in columns]
@@ -288,21 +298,25 @@ class Programs(NamedTuple):
 def _programs(bandit: Bandit) -> Programs:
     """Loops over the first `count` rows of a block: a row's result does not depend on the others."""
 
-    def each(count: Any, length: int, row: Any) -> Any:
-        shapes = jax.eval_shape(row, jnp.zeros((), jnp.int32))
+    def each(count: Any, rows: Any, work: Any) -> Any:
+        first = jax.tree.map(lambda leaf: leaf[0], rows)
+        length = len(jax.tree.leaves(rows)[0])
+        shapes = jax.eval_shape(work, *first)
         empty = jax.tree.map(lambda leaf: jnp.zeros((length, *leaf.shape), leaf.dtype), shapes)
 
         def turn(at: Any, done: Any) -> Any:
-            return jax.tree.map(lambda all_of_them, value: all_of_them.at[at].set(value), done, row(at))
+            now = work(*jax.tree.map(lambda leaf: leaf[at], rows))
+            return jax.tree.map(lambda all_of_them, value: all_of_them.at[at].set(value), done, now)
 
         return jax.lax.fori_loop(0, count, turn, empty)
 
-    def decide(state: Any, contexts: Any, free: Any, numbers: Any, seed: Any, count: Any) -> Any:
-        def row(at: Any) -> Any:
-            key = jax.random.fold_in(jax.random.key(seed), numbers[at])
-            return tuple(bandit.act(state, contexts[at], key, free[at]))
+    def decide(state: Any, contexts: Any, free: Any, numbers: Any, seed: Any, turns: Any) -> Any:
+        def one(context: Any, own: Any, number: Any) -> Any:
+            key = jax.random.fold_in(jax.random.key(seed), number)
+            return tuple(bandit.act(state, context, key, own))
 
-        return each(count, len(contexts), row)
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, LANES, *leaf.shape[1:]), (contexts, free, numbers))
+        return each(turns, rows, jax.vmap(one))
 
     def learn(state: Any, contexts: Any, arms: Any, rewards: Any, count: Any) -> Any:
         def row(at: Any, state: Any) -> Any:
@@ -323,6 +337,7 @@ def _programs(bandit: Bandit) -> Programs:
         return jax.lax.fori_loop(0, count, row, (state, (jnp.zeros(len(arms)),) * 3))
 
     def expected(state: Any, contexts: Any, count: Any) -> Any:
-        return each(count, len(contexts), lambda at: bandit.expected(state, contexts[at]))
+        return each(count, (contexts,), lambda context: bandit.expected(state, context))
 
-    return Programs(*map(compile_loop, (decide, learn, expected, replay)))
+    loops = (compile_loop(loop, largest=ONE_FUNCTION_BYTES) for loop in (learn, expected, replay))
+    return Programs(jax.jit(decide), *loops)

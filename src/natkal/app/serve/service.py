@@ -103,8 +103,8 @@ class Service:
         if own is not None and "served" not in own[1]:
             raise StreamError(
                 f"{self.run}: {command_of(own[1])} went on with it after it was served; serve a copy of the run "
-                f"without its folder {self.versions.folder.name}, or remove {own[0].name} to go on with what the server "
-                "learned"
+                f"without its folder {self.versions.folder.name}, or remove {own[0].name} to go on with what "
+                "the server learned"
             )
 
     def _replay(self, number: int) -> None:

@@ -61,21 +61,31 @@ def estimated(
         ).triangle()
 
     delta, lower = jax.vmap(differences)(law.location, law.cov)
-    member = jax.random.categorical(member_key, law.log_weights, shape=(draws,))
-    scale = scales[jax.random.categorical(scale_key, log_scales, shape=(draws,))]
+    # members by systematic sampling: as many paths of each as its weight asks for, up to one
+    place = (jnp.arange(draws) + jax.random.uniform(member_key, dtype=delta.dtype)) / draws
+    member = _by_weight(law.log_weights, place)
+    scale = scales[_by_weight(log_scales, jax.random.uniform(scale_key, (draws,), delta.dtype))]
+    # draws along the last axis, one path in each column
+    ahead = delta[member].T
+    rows = jnp.transpose(lower[member] * scale[:, None, None], (1, 2, 0))
     tiny = jnp.finfo(delta.dtype).tiny
     uniform = jax.random.uniform(path_key, (count - 1, draws), delta.dtype, tiny, 1.0)
 
     def condition(carried: tuple[Array, Array], position: Any) -> tuple[tuple[Array, Array], None]:
         chance, path = carried
-        at, own = position
-        row = lower[:, at][member] * scale[:, None]
-        known = jnp.sum(row * path, axis=1)  # entries of the path that are not drawn yet are zero
-        limit = (delta[:, at][member] + known) / jnp.take(row, at, axis=1)
+        at, own, gap, row = position
+        known = jnp.sum(row * path, axis=0)  # entries of the path that are not drawn yet are zero
+        limit = (gap + known) / row[at]
         own_chance = ndtr(limit)
         drawn = -ndtri(jnp.maximum(own * own_chance, tiny))
-        return (chance * own_chance, path.at[:, at].set(jnp.clip(drawn, -FAR, FAR))), None
+        return (chance * own_chance, path.at[at].set(jnp.clip(drawn, -FAR, FAR))), None
 
-    start = (jnp.ones(draws, delta.dtype), jnp.zeros((draws, count - 1), delta.dtype))
-    (chance, _), _ = jax.lax.scan(condition, start, (jnp.arange(count - 1), uniform))
+    start = (jnp.ones(draws, delta.dtype), jnp.zeros((count - 1, draws), delta.dtype))
+    (chance, _), _ = jax.lax.scan(condition, start, (jnp.arange(count - 1), uniform, ahead, rows))
     return jnp.mean(chance)
+
+
+def _by_weight(log_weights: Float[Array, " m"], place: Float[Array, " n"]) -> Int[Array, " n"]:
+    """The index whose part of [0, 1], as long as its weight, holds each place."""
+    ends = jnp.cumsum(jax.nn.softmax(log_weights))[:-1]
+    return jnp.sum(place[:, None] > ends[None], axis=1)
