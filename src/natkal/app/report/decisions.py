@@ -17,10 +17,11 @@ SHOWN_ARMS = 5
 OWN, LOG = "This run's decisions", "Decisions of the log"
 WORDS = {
     "logged": "as the log decided",
-    "inverse_propensity": "this policy, inverse propensity",
-    "self_normalised": "this policy, self-normalised",
-    "doubly_robust": "this policy, doubly robust",
+    "inverse_propensity": "inverse propensity",
+    "self_normalised": "self-normalised",
+    "doubly_robust": "doubly robust",
 }
+"""The estimates of a log; the last three value this policy."""
 
 
 def decisions_page(session: DecisionSession) -> str:
@@ -59,18 +60,21 @@ def _tiles(session: DecisionSession) -> str:
             low, high = policy.interval()
             found.append((short(policy.value), "value of this policy", f"{short(low)} to {short(high)}"))
     if session.own.own.rows > 1:
-        found.append((*_regret(session.own), "against the best single arm"))
+        found.append(_regret(session.own))
     counts = session.counts
     found.append((f"{counts.decided:,}", "decisions", f"{counts.rewarded:,} rewards came"))
     found.append((f"{counts.rejected:,}", "rows rejected", f"of {counts.read:,} read"))
     return tiles(found)
 
 
-def _regret(record: DecisionRecord) -> tuple[str, str]:
-    """Estimated from the rewards that came: rows (V(best arm) - V(as decided)), both by inverse propensity."""
+def _regret(record: DecisionRecord) -> tuple[str, str, str]:
+    """Rewards missed against the best single arm, as far as its value is known: rows (V(arm) - V(as decided))."""
     values = record.values()
-    best = next(value for key, value in values.items() if key.startswith("always "))
-    return short(record.own.rows * (best.value - values["as decided"].value)), "estimated regret"
+    name, best = next((key, value) for key, value in values.items() if key.startswith("always "))
+    rows, own = record.own.rows, values["as decided"].value
+    low, high = (rows * (end - own) for end in best.interval())
+    beside = f"{short(low)} to {short(high)}, against {clipped(name, 26)}"
+    return short(rows * (best.value - own)), "estimated regret", beside
 
 
 def _own_values(record: DecisionRecord) -> dict[str, Estimate]:
@@ -112,7 +116,7 @@ def _rewards(record: DecisionRecord) -> str:
     axes.dots(x.tolist(), y.tolist(), "dot") if len(x) < 3 else None
     axes.values(x.tolist(), y.tolist(), "mean reward")
     key = [("", "mean reward of a window"), *zip(("base", "ideal"), levels, strict=False)]
-    note = "Lines across: what the policy would have earned over all decisions, by inverse propensity."
+    note = "Lines across: what the policy would have earned over all decisions, estimated."
     return figure("Reward as it learned", axes.svg("Reward as it learned"), key, note if levels else "")
 
 
@@ -159,7 +163,7 @@ def _propensities(record: DecisionRecord) -> str:
 def _values(values: Mapping[str, Estimate]) -> str:
     """A point and its 95% interval for each policy, under each other."""
     title = "Reward a decision, with 95% intervals"
-    row, left, right, top = 30, 200, 20, 8
+    row, left, right, top = 30, 210, 20, 8
     low, high = span(*(list(value.interval()) for value in values.values()))
     room = (high - low) or 1.0
     place = lambda x: left + (x - low) / room * (WIDTH - left - right)  # noqa: E731
@@ -168,9 +172,9 @@ def _values(values: Mapping[str, Estimate]) -> str:
         y = top + number * row + row / 2
         ends = value.interval()
         text = escape(f"{name}: {short(value.value)} ({short(ends[0])} to {short(ends[1])})")
-        kind = "own" if number == 0 or name.startswith("this policy") else "base"
+        kind = "own" if number == 0 or name in WORDS.values() else "base"
         parts.append(
-            f'<text class="tick" x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(clipped(name, 32))}</text>'
+            f'<text class="tick" x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(clipped(name, 22))}</text>'
             f'<line class="line {kind}" x1="{place(ends[0]):.1f}" x2="{place(ends[1]):.1f}" y1="{y}" y2="{y}">'
             f'<title>{text}</title></line><circle class="{"dot" if kind == "own" else "seen"}" '
             f'cx="{place(value.value):.1f}" cy="{y}" r="4"><title>{text}</title></circle>'
@@ -183,7 +187,11 @@ def _values(values: Mapping[str, Estimate]) -> str:
         f'data-marks="{len(values)}">{"".join(parts)}</svg>'
     )
     note = "Values of policies that did not decide are estimates from the probabilities of the decisions."
-    return figure(title, chart, [], note)
+    key = [
+        ("", "this policy" if WORDS["logged"] not in values else "the log's policy and this one"),
+        ("base", "others"),
+    ]
+    return figure(title, chart, key, note)
 
 
 def _alone(record: DecisionRecord, most: int = 20) -> str:
@@ -200,10 +208,10 @@ def _alone(record: DecisionRecord, most: int = 20) -> str:
             low, high = value.interval()
             cells = (short(sums.reward / sums.rows), short(value.value), f"{short(low)} to {short(high)}")
         told = "".join(f'<td class="n">{cell}</td>' for cell in cells)
-        body += f'<tr><td>{escape(name)}</td><td class="n">{chosen[name]:,}</td>{told}</tr>'
+        body += f'<tr><td class="name">{escape(clipped(name, 30))}</td><td class="n">{chosen[name]:,}</td>{told}</tr>'
     head = "".join(f'<th class="n">{name}</th>' for name in ("chosen", "mean reward", "if always", "95%"))
     table = f"<table><thead><tr><th>arm</th>{head}</tr></thead><tbody>{body}</tbody></table>"
-    note = "Mean reward: of the decisions for this arm. If always: of all decisions, by inverse propensity."
+    note = "Mean reward: of the decisions for this arm. If always: of all decisions, by self-normalised propensities."
     return figures_table("Arms", table, note)
 
 

@@ -1,10 +1,11 @@
 """What is kept of decisions for the report: windows over time, propensities, and sums for the value of simple policies.
 
-For a decision with probability p of its arm a and reward r, the value of "always arm b" is the mean of [a = b] r / p,
-and that of a uniform choice among K arms the mean of r / (K p) (`drivers/off_policy.py`).
+For a decision with probability p of its arm a and reward r, the value of "always arm b" is sum [a = b] r / p over
+sum [a = b] / p, and that of a uniform choice sum r / p over sum 1 / p: self-normalised (`drivers/off_policy.py`).
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -14,6 +15,8 @@ from natkal.drivers.off_policy import Estimate, OffPolicySums
 
 MOST_WINDOWS = 128
 """Windows are joined in pairs when there are more, so that a run of any length is kept in little room."""
+SHOWN_WINDOWS = 40
+"""Windows of a picture, at most."""
 FIRST_WINDOW = 10
 """Decisions of a window at the start."""
 BINS = 10
@@ -61,7 +64,7 @@ class DecisionRecord:
     """Rewards of the decisions as they were taken."""
     uniform: OffPolicySums = dataclasses.field(default_factory=OffPolicySums)
     arms: dict[str, OffPolicySums] = dataclasses.field(default_factory=dict)
-    """The policy that always takes one arm; `rows` counts the decisions for that arm alone."""
+    """The policy that always takes one arm."""
 
     def decided(self, arms: Sequence[str], chances: np.ndarray) -> None:
         """Some more decisions; a probability that is not known is NaN."""
@@ -82,10 +85,9 @@ class DecisionRecord:
         arms: Sequence[str],
         chances: np.ndarray,
         rewards: np.ndarray,
-        count: int,
         weights: np.ndarray | None = None,
     ) -> None:
-        """Rewards of some decisions among `count` arms; `weights` are those of the policy on a log."""
+        """Rewards of some decisions; `weights` are those of the policy on a log."""
         window = self.windows[-1]
         known = ~np.isnan(rewards)
         window.rewards += int(known.sum())
@@ -99,10 +101,19 @@ class DecisionRecord:
             window.weighted += float((weights[known] * reward).sum())
         nothing = np.zeros(len(reward))
         self.own.add(reward, np.ones(len(reward)), nothing)
-        self.uniform.add(reward, inverse / count, nothing)
+        self.uniform.add(reward, inverse, nothing)
         for name in dict.fromkeys(names.tolist()):
             here = names == name
             self.arms.setdefault(name, OffPolicySums()).add(reward[here], inverse[here], nothing[here])
+
+    def logged(self, arms: Sequence[str], chances: np.ndarray, rewards: np.ndarray, weights: np.ndarray) -> None:
+        """Decisions of a log with their rewards, each in the window of its decision."""
+        first = 0
+        while first < len(arms):
+            part = slice(first, first + self.size - self._open().decisions)
+            self.decided(arms[part], chances[part])
+            self.rewarded(arms[part], chances[part], rewards[part], weights[part])
+            first = part.stop
 
     def _open(self) -> Window:
         """The window of the next decision."""
@@ -131,18 +142,20 @@ class DecisionRecord:
         best = max(alone, key=lambda name: alone[name].value)
         return {
             "as decided": self.own.estimates(modelled=False).logged,
-            "uniform choice": self.uniform.estimates(modelled=False).inverse_propensity,
+            "uniform choice": self.uniform.estimates(modelled=False).self_normalised,
             f"always {best}": alone[best],
         }
 
     def alone(self, arm: str) -> Estimate:
-        """What one arm would have paid, by inverse propensity."""
-        sums = dataclasses.replace(self.arms[arm], rows=self.own.rows)
-        return sums.estimates(modelled=False).inverse_propensity
+        """What one arm would have paid."""
+        return self.arms[arm].estimates(modelled=False).self_normalised
 
-    def series(self) -> dict[str, list[float | None]]:
+    def series(self, most: int = SHOWN_WINDOWS) -> dict[str, list[float | None]]:
         """By window: decisions so far, mean reward, mean probability of the choice, and the share of each arm."""
         shown = [window for window in self.windows if window.decisions]
+        together = -(-len(shown) // most) or 1
+        parts = [shown[first : first + together] for first in range(0, len(shown), together)]
+        shown = [functools.reduce(Window.join, part) for part in parts]
         names = dict.fromkeys(name for window in shown for name in window.chosen)
         found: dict[str, list[float | None]] = {
             "decision": np.cumsum([window.decisions for window in shown]).tolist(),

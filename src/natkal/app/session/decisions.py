@@ -289,7 +289,7 @@ class DecisionSession:
                 own[2] += value
                 self.paid += value
         self.bandit.reward_many(pairs)
-        self.own.rewarded(arms, np.array([one.probability for one in held]), values, len(known))
+        self.own.rewarded(arms, np.array([one.probability for one in held]), values)
         self.counts.rewarded += len(pairs)
 
     def _learn(self, block: Block) -> None:
@@ -304,9 +304,7 @@ class DecisionSession:
         chances = np.array([np.nan if cells.is_missing(cell) else float(cells.number(cell)) for cell in given])
         values = np.array([bandit.value(reward) for reward in rewards])
         known = ~np.isnan(values) & ~np.isnan(chances)
-        assert bandit.learner is not None
-        self.log.decided(arms, chances)
-        self.log.rewarded(arms, chances, values, len(bandit.learner.arms), valued.chosen / chances)
+        self.log.logged(arms, chances, values, valued.chosen / chances)
         if known.any():
             weight = valued.chosen[known] / chances[known]
             robust = valued.expected_of_policy[known] + weight * (values[known] - valued.expected[known])
