@@ -96,8 +96,8 @@ def _section(title: str, record: DecisionRecord, values: Mapping[str, Estimate])
         return ""
     charts = [_rewards(record), _arms(record), _probabilities(record), _propensities(record)]
     charts.append(_values(values) if values else "")
-    charts.append(_alone(record) if values else "")
-    return f'<h2>{escape(title)}</h2><div class="grid2">{"".join(charts)}</div>\n'
+    table = _alone(record) if values else ""
+    return f'<h2>{escape(title)}</h2><div class="grid2">{"".join(charts)}</div>\n{table}\n'
 
 
 def _series(record: DecisionRecord) -> dict[str, np.ndarray]:
@@ -202,16 +202,25 @@ def _alone(record: DecisionRecord, most: int = 20) -> str:
             chosen[name] = chosen.get(name, 0) + count
     body = ""
     for name in sorted(chosen, key=lambda name: -chosen[name])[:most]:
-        cells: Sequence[str] = ("", "", "")
+        cells: Sequence[str] = ("", "", "", "")
         if name in record.arms:
             sums, value = record.arms[name], record.alone(name)
             low, high = value.interval()
-            cells = (short(sums.reward / sums.rows), short(value.value), f"{short(low)} to {short(high)}")
+            effective = sums.estimates(modelled=False).effective
+            cells = (
+                short(sums.reward / sums.rows),
+                short(value.value),
+                f"{short(low)} to {short(high)}",
+                f"{effective:,.0f}",
+            )
         told = "".join(f'<td class="n">{cell}</td>' for cell in cells)
         body += f'<tr><td class="name">{escape(clipped(name, 30))}</td><td class="n">{chosen[name]:,}</td>{told}</tr>'
-    head = "".join(f'<th class="n">{name}</th>' for name in ("chosen", "mean reward", "if always", "95%"))
+    head = "".join(f'<th class="n">{name}</th>' for name in ("chosen", "mean reward", "if always", "95%", "worth"))
     table = f"<table><thead><tr><th>arm</th>{head}</tr></thead><tbody>{body}</tbody></table>"
-    note = "Mean reward: of the decisions for this arm. If always: of all decisions, by self-normalised propensities."
+    note = (
+        "Mean reward: of the decisions for this arm. If always: of all decisions, by self-normalised propensities. "
+        "Worth: how many decisions of its own that estimate is worth; with few, its interval is too narrow."
+    )
     return figures_table("Arms", table, note)
 
 
