@@ -1,5 +1,6 @@
 """A run of `natkal decide` behind the writer: decisions for rows, rewards by id."""
 
+import copy
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -112,8 +113,9 @@ class ServedBandit:
             self.session.bandit.learner.warm_up()
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The session's checkpoint."""
-        return self.session.snapshot()
+        """The session's checkpoint; its header is written while the next requests are used, so it is a copy."""
+        header, arrays = self.session.snapshot()
+        return copy.deepcopy(header), arrays
 
     def run(self, requests: list[Request], log: Log) -> None:
         """Decide and learn in order; neighbours of one kind together, with the result of one after the other."""
