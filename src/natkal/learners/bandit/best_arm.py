@@ -41,10 +41,9 @@ def estimated(
 
     With d_b = x_arm - x_b = delta_b + (L z)_b, the path z_1, z_2, .. is drawn so that each d_b is positive, and the
     estimate is the mean of the products of the probabilities of that, Phi((delta_b + sum_{j<b} L_bj z_j) / L_bb). Each
-    path has a member and a scale of its own, drawn by their weights.
+    member at each scale has paths of its own, `draws` of them in all or a few more.
     """
     count = law.location.shape[1]
-    member_key, scale_key, path_key = jax.random.split(key, 3)
     # the other arms, in an order of fixed length: `arm` comes first and is left out
     others = (arm + 1 + jnp.arange(count - 1)) % count
 
@@ -61,15 +60,18 @@ def estimated(
         ).triangle()
 
     delta, lower = jax.vmap(differences)(law.location, law.cov)
-    # members by systematic sampling: as many paths of each as its weight asks for, up to one
-    place = (jnp.arange(draws) + jax.random.uniform(member_key, dtype=delta.dtype)) / draws
-    member = _by_weight(law.log_weights, place)
-    scale = scales[_by_weight(log_scales, jax.random.uniform(scale_key, (draws,), delta.dtype))]
+    # every member at every scale, by its weight: one that was left out may be the reason for a rare choice
+    pairs = len(law.log_weights) * len(scales)
+    each = -(-draws // pairs)
+    paths = pairs * each
+    member = jnp.repeat(jnp.arange(len(law.log_weights)), len(scales) * each)
+    scale = jnp.tile(jnp.repeat(scales, each), len(law.log_weights))
+    weights = jax.nn.softmax((law.log_weights[:, None] + log_scales[None]).reshape(-1)) / each
     # draws along the last axis, one path in each column
     ahead = delta[member].T
     rows = jnp.transpose(lower[member] * scale[:, None, None], (1, 2, 0))
     tiny = jnp.finfo(delta.dtype).tiny
-    uniform = jax.random.uniform(path_key, (count - 1, draws), delta.dtype, tiny, 1.0)
+    uniform = jax.random.uniform(key, (count - 1, paths), delta.dtype, tiny, 1.0)
 
     def condition(carried: tuple[Array, Array], position: Any) -> tuple[tuple[Array, Array], None]:
         chance, path = carried
@@ -80,12 +82,7 @@ def estimated(
         drawn = -ndtri(jnp.maximum(own * own_chance, tiny))
         return (chance * own_chance, path.at[at].set(jnp.clip(drawn, -FAR, FAR))), None
 
-    start = (jnp.ones(draws, delta.dtype), jnp.zeros((count - 1, draws), delta.dtype))
+    start = (jnp.ones(paths, delta.dtype), jnp.zeros((count - 1, paths), delta.dtype))
     (chance, _), _ = jax.lax.scan(condition, start, (jnp.arange(count - 1), uniform, ahead, rows))
-    return jnp.mean(chance)
-
-
-def _by_weight(log_weights: Float[Array, " m"], place: Float[Array, " n"]) -> Int[Array, " n"]:
-    """The index whose part of [0, 1], as long as its weight, holds each place."""
-    ends = jnp.cumsum(jax.nn.softmax(log_weights))[:-1]
-    return jnp.sum(place[:, None] > ends[None], axis=1)
+    by_path = jnp.repeat(weights, each)
+    return jnp.sum(jnp.where(by_path > 0, by_path * chance, 0.0))
