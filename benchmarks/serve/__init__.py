@@ -10,20 +10,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.serve import kills, load, malformed
+from benchmarks.serve import decisions, kills, load, malformed
 
-PARTS = ("latency", "single", "batch", "memory", "kills", "malformed")
+PARTS = ("latency", "single", "batch", "decide", "memory", "kills", "malformed")
 OPTIONS = {
-    "seconds": (5.0, "seconds of load for latency, single and batch"),
+    "seconds": (5.0, "seconds of load for latency, single, batch and decide"),
     "requests": (20_000, "requests over which memory is watched"),
     "kills": (5, "SIGKILLs under load"),
     "malformed": (1_000, "malformed requests"),
+    "arms": (5, "arms of decide"),
+    "model": ("auto", "model of decide: auto, linear, mlp:64"),
     "durability": ("group", "none, group or each"),
 }
 TITLES = {
     "latency": "predict_learn, one client, one row a request",
     "single": "predict_learn, 16 clients, one row a request",
     "batch": "predict_learn, 500 rows a request, 2 clients",
+    "decide": "decide, 500 rows a request, 2 clients, then rewards of all",
     "memory": "Memory over many requests",
     "kills": "SIGKILL under load",
     "malformed": "Malformed requests beside good ones",
@@ -38,6 +41,8 @@ def run_part(
     kills: int,
     malformed: int,
     durability: str,
+    arms: int,
+    model: str,
 ) -> dict[str, Any]:
     """One part's numbers."""
     report(f"serve: {part}")
@@ -47,6 +52,7 @@ def run_part(
             "latency": lambda: load.latency(folder, seconds, durability),
             "single": lambda: load.throughput(folder, seconds, durability, clients=16, rows=1),
             "batch": lambda: load.throughput(folder, seconds, durability, clients=2, rows=500),
+            "decide": lambda: decisions.run(folder, seconds, durability, arms, model),
             "memory": lambda: load.memory(folder, requests, durability),
             "kills": lambda: kill_part(folder, kills, durability, report),
             "malformed": lambda: malformed_part(folder, malformed),

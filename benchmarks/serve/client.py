@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,10 @@ def schema_file(folder: Path) -> Path:
 class Server:
     """`natkal serve` as a process; ready when made."""
 
-    def __init__(self, run: Path, *options: str):
-        new = [] if (run / "checkpoint.nk").exists() else [*OPTIONS, "--schema", str(schema_file(run.parent))]
+    def __init__(self, run: Path, *options: str, start: Sequence[str] = ()):
+        """`start` has the options of a new run; unless given it learns the rows of `table`."""
+        made = (run / "checkpoint.nk").exists()
+        new = [] if made else start or [*OPTIONS, "--schema", str(schema_file(run.parent))]
         command = [sys.executable, "-m", "natkal", "serve", str(run), *new, "--port", "0", "--json", *options]
         self.log = (run.parent / "server.log").open("ab")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, env=os.environ)

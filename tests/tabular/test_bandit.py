@@ -1,5 +1,6 @@
 """The bandit of a table: rewards by id, growth, resume to the bit, and the same answer through every door."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from natkal.app.cli import app
 from natkal.tabular.bandit import TableBandit
+from natkal.tabular.bandit_learner import BanditLearner
 from natkal.tabular.bandit_options import BanditOptions
 from natkal.tabular.errors import CheckpointError, StreamError
 
@@ -115,7 +117,6 @@ def test_the_estimator_decides_as_the_table_does() -> None:
     from sklearn.base import clone
 
     from natkal.sklearn import KalmanBandit
-    from natkal.tabular.bandit_learner import BanditLearner
 
     rng = np.random.default_rng(0)
     X, arm = rng.normal(size=(60, 2)), rng.choice(["no", "yes"], 60)
@@ -132,3 +133,21 @@ def test_the_estimator_decides_as_the_table_does() -> None:
     assert np.mean(estimator.predict(X) == np.where(X[:, 0] > 0, "yes", "no")) > 0.8
     with pytest.raises(ValueError, match="'maybe' is none of the arms"):
         estimator.partial_fit(X[:1], ["maybe"], [1.0])
+
+
+def test_decisions_do_not_depend_on_what_came_with_them() -> None:
+    """Bit for bit: all at once, or in parts of any size, also a log that is valued."""
+    rng = np.random.default_rng(5)
+    X, arms = rng.normal(size=(40, 2)), rng.integers(3, size=40)
+    rewards = np.where(rng.random(40) < 0.1, np.nan, (rng.random(40) < 0.3 * (arms + 1)).astype(float))
+    told, valued = [], []
+    for cuts in ([0, 40], [0, 1, 7, 24, 40]):
+        learner = BanditLearner(OPTIONS, [True, True], ["a", "b", "c"])
+        parts = [slice(*cut) for cut in itertools.pairwise(cuts)]
+        valued.append(
+            np.concatenate([np.stack(learner.replay(X[part], arms[part], rewards[part])) for part in parts], 1)
+        )
+        told.append([learner.decide(X[part]) for part in parts])
+    np.testing.assert_array_equal(*valued)
+    for whole, pieces in zip(told[0][0], zip(*told[1], strict=True), strict=True):
+        np.testing.assert_array_equal(whole, np.concatenate(pieces))

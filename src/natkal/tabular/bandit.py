@@ -15,10 +15,20 @@ from natkal.tabular.bandit_options import BanditOptions
 from natkal.tabular.errors import CheckpointError, StreamError
 from natkal.tabular.features import Encoder
 from natkal.tabular.schema import Schema, Target, late_feature
-from natkal.tabular.table import Position, Rows
+from natkal.tabular.table import Position, Reject, Rows
 
 REWARD = "\0reward"
 """The name of the target in the schema, which no column has."""
+NO_COLUMNS = Schema(
+    features=(),
+    targets=(Target(name=REWARD, task="regression", classes=(), why=""),),
+    key=None,
+    sequence=None,
+    missing="impute",
+    ignored={},
+    open_columns=True,
+)
+"""The schema before the first row."""
 FORMAT = 1
 
 
@@ -40,16 +50,7 @@ class TableBandit:
         self.options = BanditOptions() if options is None else options
         self.first_arms = list(arms)
         self.learner: BanditLearner | None = None
-        schema = Schema(
-            features=(),
-            targets=(Target(name=REWARD, task="regression", classes=(), why=""),),
-            key=None,
-            sequence=None,
-            missing="impute",
-            ignored={},
-            open_columns=True,
-        )
-        self.encoder = Encoder(schema)
+        self.encoder = Encoder(NO_COLUMNS)
         if not self.first_arms:
             raise StreamError("arms: give at least one")
 
@@ -59,35 +60,60 @@ class TableBandit:
         self, row: Mapping[str, Any], id: str | None = None, arms: Sequence[str] | None = None
     ) -> dict[str, Any]:
         """The decision for one row; with an `id` its reward may come later. `arms` limits the choice to some."""
-        return self.decide_many([row], None if id is None else [id], arms)[0]
+        contexts = self.encoded([row])
+        assert self.learner is not None
+        self.learner.add_arms(arms or ())
+        return self.decide_encoded(contexts, None if id is None else [id], None if arms is None else [arms])[0]
 
     def decide_many(
-        self, rows: Sequence[Mapping[str, Any]], ids: Sequence[str] | None = None, arms: Sequence[str] | None = None
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        ids: Sequence[str] | None = None,
+        arms: Sequence[Sequence[str] | None] | None = None,
     ) -> list[dict[str, Any]]:
-        """Decisions for several rows, all of them with what is known now."""
-        contexts = self.encoded(rows)
+        """Decisions for several rows, all of them with what is known now; `arms` limits the choice of each row."""
+        return self.decide_encoded(self.encoded(rows), ids, arms)
+
+    def decide_encoded(
+        self,
+        contexts: np.ndarray,
+        ids: Sequence[str] | None = None,
+        arms: Sequence[Sequence[str] | None] | None = None,
+    ) -> list[dict[str, Any]]:
+        """The same for rows that were turned into numbers already."""
         assert self.learner is not None
-        available = None
-        if arms is not None:
-            self.learner.add_arms(arms)
-            available = np.tile(np.isin(self.learner.arms, list(map(str, arms))), (len(rows), 1))
-        told = self.learner.decide(contexts, available)
+        told = self.learner.decide(contexts, None if arms is None else self.available(arms))
         names = self.learner.arms
         decisions = []
-        for at in range(len(rows)):
-            arm = int(told.arms[at])
+        columns = (told.arms, told.probabilities, told.exact, told.expected[:, : len(names)])
+        for at, (arm, chance, exact, expected) in enumerate(zip(*(part.tolist() for part in columns), strict=True)):
             if ids is not None:
-                self.learner.hold(str(ids[at]), contexts[at], arm)
+                self.learner.hold(str(ids[at]), contexts[at], arm, chance)
             decisions.append(
                 {
                     "id": None if ids is None else str(ids[at]),
                     "arm": names[arm],
-                    "probability": float(told.probabilities[at]),
-                    "exact": bool(told.exact[at]),
-                    "expected": {name: float(told.expected[at, place]) for place, name in enumerate(names)},
+                    "probability": chance,
+                    "exact": exact,
+                    "expected": dict(zip(names, expected, strict=True)),
                 }
             )
         return decisions
+
+    def available(self, arms: Sequence[Sequence[str] | None]) -> np.ndarray:
+        """Which arms each row may have, (n, arms); one that is not known is refused."""
+        known = self.first_arms if self.learner is None else self.learner.arms
+        for names in arms:
+            for name in names or ():
+                self.check_arm(name)
+        return np.array([[names is None or name in set(map(str, names)) for name in known] for names in arms], bool)
+
+    def check_arm(self, name: Any) -> None:
+        """Refuse a name that is none of the arms."""
+        known = self.first_arms if self.learner is None else self.learner.arms
+        if str(name) not in known:
+            listed = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+            raise StreamError(f"arm {str(name)!r:.60} is unknown; there are {listed}")
 
     # -- rewards -------------------------------------------------------------------------------------------------------
 
@@ -100,14 +126,15 @@ class TableBandit:
         pairs = [(str(name), self.value(reward)) for name, reward in rewards]
         if not pairs:
             return
-        held = set() if self.learner is None else self.learner.held
-        for place, (name, _) in enumerate(pairs):
-            if name not in held or name in {earlier for earlier, _ in pairs[:place]}:
+        waiting = set() if self.learner is None else set(self.learner.held)
+        for name, _ in pairs:
+            if name not in waiting:
                 raise StreamError(f"id {name!r}: no decision with this id waits for a reward")
+            waiting.remove(name)
         assert self.learner is not None
         taken = [self.learner.take(name) for name, _ in pairs]
-        contexts = np.concatenate([self.learner.with_room(context[None]) for context, _ in taken])
-        arms = np.array([arm for _, arm in taken], np.int32)
+        contexts = np.concatenate([self.learner.with_room(one.context[None]) for one in taken])
+        arms = np.array([one.arm for one in taken], np.int32)
         self.learner.learn(contexts, arms, np.array([value for _, value in pairs]))
 
     def learn(self, rows: Sequence[Mapping[str, Any]], arms: Sequence[str], rewards: Sequence[Any]) -> Valued:
@@ -135,7 +162,18 @@ class TableBandit:
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def encoded(self, rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        """The numbers of some rows; columns that are new are taken on."""
+        """The numbers of some rows, of which the first that cannot be used is refused; new columns are taken on."""
+        numbers, rejects = self.encode(rows)
+        if rejects:
+            raise StreamError(rejects[0].reason)
+        return numbers
+
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, list[Reject]]:
+        """The numbers of some rows, or which of them cannot be used; columns that are new are taken on."""
+        if self.learner is not None and all(len(row) == len(self.encoder.schema.features) for row in rows):
+            plain = self.encoder.encode_plain(rows, targets=False)
+            if plain is not None:
+                return plain.inputs, []
         names = dict.fromkeys(str(name) for row in rows for name in row)
         table = Rows(
             file="rows",
@@ -146,6 +184,7 @@ class TableBandit:
             position=Position(0, 0, 0),
         )
         if self.learner is None:
+            self.encoder = Encoder(NO_COLUMNS)
             for name, column in table.columns.items():
                 cell = next((cell for cell in column if not cells.is_missing(cell)), None)
                 feature = None if cell is None else late_feature(name, cell, _written_kind(cell))[0]
@@ -157,12 +196,13 @@ class TableBandit:
                 self.encoder.add(new.feature)
             if self.encoder.width > before:
                 self.learner.add_features(self.encoder.scaled[before:].tolist())
+        mark = self.encoder.mark()
         encoded = self.encoder.encode(table)
         if encoded.rejects:
-            raise StreamError(encoded.rejects[0].reason)
-        if self.learner is None:
+            self.encoder.undo(mark)
+        elif self.learner is None:
             self.learner = BanditLearner(self.options, self.encoder.scaled.tolist(), self.first_arms)
-        return encoded.inputs
+        return encoded.inputs, encoded.rejects
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import compile_loop
+from natkal.compiling import compile_loop, run_together
 from natkal.drivers.storage import array_template, restored, state_arrays
 from natkal.learners.bandit import Bandit
 from natkal.tabular.bandit_options import BanditOptions, check_bandit_options, make_bandit
@@ -19,8 +19,15 @@ from natkal.tabular.resize import resized
 
 MAX_HELD_DECISIONS = 1_000_000
 """Decisions whose rewards may still come; the oldest are forgotten beyond."""
-SMALLEST_BLOCK, LARGEST_BLOCK = 1, 1024
-"""Rows of one compiled call: padded to a power of 4 between these."""
+LARGEST_BLOCK, BLOCK_NUMBERS = 1024, 1 << 16
+"""Rows of one compiled call, and how many numbers they may have: wide rows come in shorter blocks. A bandit has one
+block length, so every row goes through the same machine code, whatever came with it, and little is compiled."""
+
+
+LANES = 16
+"""Decisions that are computed side by side; they do not depend on each other, and share what an operation costs."""
+ONE_FUNCTION_BYTES = 1 << 17
+"""State up to which learning is compiled as one machine function: a network's takes minutes to compile like that."""
 
 
 class Told(NamedTuple):
@@ -30,6 +37,14 @@ class Told(NamedTuple):
     probabilities: np.ndarray
     exact: np.ndarray
     expected: np.ndarray
+
+
+class Held(NamedTuple):
+    """A decision that waits for its reward: the context, the arm by number, and the probability of the choice."""
+
+    context: np.ndarray
+    arm: int
+    probability: float
 
 
 class Valued(NamedTuple):
@@ -57,7 +72,7 @@ class BanditLearner:
         self.room = len(self.scaled)
         self.arms = list(dict.fromkeys(map(str, arms)))
         self.arm_room = max(len(self.arms), 2)
-        self.held: OrderedDict[str, tuple[np.ndarray, int]] = OrderedDict()
+        self.held: OrderedDict[str, Held] = OrderedDict()
         self.decided = 0
         self.rewarded = 0
         self._build()
@@ -72,75 +87,97 @@ class BanditLearner:
 
     def decide(self, contexts: np.ndarray, available: np.ndarray | None = None) -> Told:
         """One decision for each context, all from the present state; `available` (n, arms) leaves arms out."""
-        count, parts = len(contexts), []
-        free = np.zeros((count, self.arm_room), bool)
+        free = np.zeros((len(contexts), self.arm_room), bool)
         free[:, : len(self.arms)] = True if available is None else available
         if not free.any(axis=1).all():
             raise StreamError("arms: there is none to choose from")
-        numbers = self.with_room(contexts)
-        for first in range(0, count, LARGEST_BLOCK):
-            block = slice(first, min(first + LARGEST_BLOCK, count))
-            size = _padded(block.stop - first)
-            rows = _filled_up(numbers[block], size), _filled_up(free[block], size, True)
+        # a decision's lane is that of its number: what it rounds to does not depend on those that came with it
+        before = self.decided % LANES
+        numbers = self.decided - before + np.arange(before + len(contexts))
+        ahead = [np.pad(part, ((before, 0), (0, 0))) for part in (self.with_room(contexts), free)]
+        parts = []
+        for rows, count in self._blocks(*ahead, numbers):
+            turns = np.int32(-(-count // LANES))
             with jax.enable_x64(True):
-                at = np.arange(self.decided + first, self.decided + first + size)
-                told = _programs(self.bandit).decide(self.state, *rows, np.int64(self.options.seed), at)
-            parts.append(Told(*(np.asarray(part)[: block.stop - first] for part in told)))
-        self.decided += count
-        return Told(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+                told = _programs(self.bandit).decide(self.state, *rows, np.int64(self.options.seed), turns)
+            parts.append([np.asarray(part).reshape(-1, *part.shape[2:])[:count] for part in told])
+        self.decided += len(contexts)
+        return Told(*(np.concatenate(part)[before:] for part in zip(*parts, strict=True)))
 
     def learn(self, contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray) -> None:
         """Learn from rewards in their order; NaN is missing and says nothing."""
-        for rows, count in self._logged(contexts, arms, rewards):
+        for rows, count in self._blocks(self.with_room(contexts), np.asarray(arms, np.int32), rewards):
             with jax.enable_x64(True):
                 self.state = _programs(self.bandit).learn(self.state, *rows, np.int32(count))
-
-    def _logged(
-        self, contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray
-    ) -> Iterator[tuple[tuple[np.ndarray, ...], int]]:
-        """Blocks of logged decisions, padded, and how many of each count; the rewards that came are counted."""
-        numbers, count = self.with_room(contexts), len(contexts)
-        for first in range(0, count, LARGEST_BLOCK):
-            last = min(first + LARGEST_BLOCK, count)
-            size = _padded(last - first)
-            rows = (
-                _filled_up(numbers[first:last], size),
-                _filled_up(np.asarray(arms[first:last], np.int32), size),
-                _filled_up(np.asarray(rewards[first:last], float), size),
-            )
-            yield rows, last - first
-        self.rewarded += int(np.sum(~np.isnan(np.asarray(rewards, float))))
+        self.rewarded += int(np.sum(~np.isnan(rewards)))
 
     def expected(self, contexts: np.ndarray) -> np.ndarray:
         """The expected reward of every arm, (n, arms)."""
-        with jax.enable_x64(True):
-            found = _programs(self.bandit).expected(self.state, self.with_room(contexts))
-        return np.asarray(found)[:, : len(self.arms)]
+        parts = []
+        for rows, count in self._blocks(self.with_room(contexts)):
+            with jax.enable_x64(True):
+                found = _programs(self.bandit).expected(self.state, *rows, np.int32(count))
+            parts.append(np.asarray(found)[:count, : len(self.arms)])
+        return np.concatenate(parts)
 
     def replay(self, contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray) -> Valued:
         """Learn from logged decisions in their order; each is valued with what was known before it."""
         parts = []
         free = np.arange(self.arm_room) < len(self.arms)
-        for rows, count in self._logged(contexts, arms, rewards):
+        numbers = self.rewarded + np.cumsum(~np.isnan(rewards))
+        for rows, count in self._blocks(self.with_room(contexts), np.asarray(arms, np.int32), rewards, numbers):
             with jax.enable_x64(True):
                 self.state, told = _programs(self.bandit).replay(self.state, *rows, free, np.int32(count))
             parts.append([np.asarray(part)[:count] for part in told])
+        self.rewarded += int(np.sum(~np.isnan(rewards)))
         return Valued(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def warm_up(self) -> None:
+        """Compile what decisions and rewards need, at once; changes nothing."""
+        rows = np.zeros((1, self.room))
+        state, decided = self.state, self.decided
+        run_together([lambda: self.decide(rows), lambda: self.learn(rows, np.zeros(1, np.int32), np.full(1, np.nan))])
+        self.state, self.decided = state, decided
+
+    def _blocks(self, *columns: np.ndarray) -> Iterator[tuple[tuple[np.ndarray, ...], int]]:
+        """Arrays of n rows in blocks of one length, filled up with zeros, and how many rows of each block count."""
+        most = LARGEST_BLOCK
+        while most > LANES and most * self.room > BLOCK_NUMBERS:
+            most //= 2
+        for first in range(0, len(columns[0]), most):
+            parts = [column[first : first + most] for column in columns]
+            count = len(parts[0])
+            yield tuple(np.pad(part, [(0, most - count), *[(0, 0)] * (part.ndim - 1)]) for part in parts), count
 
     # -- decisions that wait for a reward ------------------------------------------------------------------------------
 
-    def hold(self, name: str, context: np.ndarray, arm: int) -> None:
-        """Keep a decision until its reward comes."""
-        self.held[name] = (np.array(context, float), int(arm))
+    def hold(self, name: str, context: np.ndarray, arm: int, probability: float) -> None:
+        """Keep a decision until its reward comes; an earlier one of the same name is forgotten."""
+        self.held.pop(name, None)
+        self.held[name] = Held(np.array(context, float), int(arm), float(probability))
         if len(self.held) > MAX_HELD_DECISIONS:
             self.held.popitem(last=False)
 
-    def take(self, name: str) -> tuple[np.ndarray, int]:
+    def take(self, name: str) -> Held:
         """The decision with this name, which waits no longer."""
         found = self.held.pop(name, None)
         if found is None:
             raise StreamError(f"id {name!r}: no decision with this id waits for a reward")
         return found
+
+    # -- what it is made of --------------------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that one member of each architecture learns."""
+        return sum(group.learner(0).model.size for group in self.bandit.learner.bank.groups)
+
+    def weights(self) -> dict[str, float]:
+        """The weight of each member, by name."""
+        bank = self.bandit.learner.bank
+        names = [name for group in bank.groups for name in group.names]
+        weights = np.exp(np.logaddexp.reduce(np.asarray(self.state.learner.bank.log_weights), axis=1))
+        return dict(zip(names, (weights / weights.sum()).tolist(), strict=True))
 
     # -- growth ------------------------------------------------------------------------------------------------------
 
@@ -189,11 +226,13 @@ class BanditLearner:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Every number of the state and of the decisions held, by name."""
-        contexts = [self.with_room(context[None])[0] for context, _ in self.held.values()]
+        held = list(self.held.values())
+        contexts = [self.with_room(one.context[None])[0] for one in held]
         return {
             **{f"state{name}": array for name, array in state_arrays(self.state).items()},
             "held.contexts": np.stack(contexts) if contexts else np.zeros((0, self.room)),
-            "held.arms": np.array([arm for _, arm in self.held.values()], np.int32),
+            "held.arms": np.array([one.arm for one in held], np.int32),
+            "held.probabilities": np.array([one.probability for one in held], float),
         }
 
     @classmethod
@@ -206,7 +245,7 @@ class BanditLearner:
         made.fan_in, made.room = int(header["fan_in"]), int(header["room"])
         made.arms, made.arm_room = [str(name) for name in header["arms"]], int(header["arm_room"])
         made.decided, made.rewarded = int(header["decided"]), int(header["rewarded"])
-        made.held = OrderedDict((str(name), (np.zeros(0), 0)) for name in header["held"])
+        made.held = OrderedDict((str(name), Held(np.zeros(0), 0, 1.0)) for name in header["held"])
         if not (0 <= len(made.scaled) <= made.room and made.fan_in >= 1 and 2 <= made.arm_room >= len(made.arms)):
             raise StreamError("checkpoint: its sizes do not fit together")
         made._build()
@@ -224,6 +263,7 @@ class BanditLearner:
             **{f"state{name}": kind for name, kind in state.items()},
             "held.contexts": ((len(self.held), self.room), np.dtype("<f8")),
             "held.arms": ((len(self.held),), np.dtype("<i4")),
+            "held.probabilities": ((len(self.held),), np.dtype("<f8")),
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -232,7 +272,11 @@ class BanditLearner:
         with jax.enable_x64(True):
             self.state = restored(jax.eval_shape(self.bandit.init), state)
         for place, name in enumerate(self.held):
-            self.held[name] = (np.array(arrays["held.contexts"][place]), int(arrays["held.arms"][place]))
+            self.held[name] = Held(
+                np.array(arrays["held.contexts"][place]),
+                int(arrays["held.arms"][place]),
+                float(arrays["held.probabilities"][place]),
+            )
 
 
 def _rebuilt(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> BanditLearner:
@@ -252,42 +296,48 @@ class Programs(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _programs(bandit: Bandit) -> Programs:
-    def decide(state: Any, contexts: Any, free: Any, seed: Any, numbers: Any) -> Any:
-        def one(context: Any, own: Any, number: Any) -> Any:
-            return bandit.act(state, context, jax.random.fold_in(jax.random.key(seed), number), own)
+    """Loops over the first `count` rows of a block: a row's result does not depend on the others."""
 
-        return tuple(jax.vmap(one)(contexts, free, numbers))
+    def each(count: Any, rows: Any, work: Any) -> Any:
+        first = jax.tree.map(lambda leaf: leaf[0], rows)
+        length = len(jax.tree.leaves(rows)[0])
+        shapes = jax.eval_shape(work, *first)
+        empty = jax.tree.map(lambda leaf: jnp.zeros((length, *leaf.shape), leaf.dtype), shapes)
+
+        def turn(at: Any, done: Any) -> Any:
+            now = work(*jax.tree.map(lambda leaf: leaf[at], rows))
+            return jax.tree.map(lambda all_of_them, value: all_of_them.at[at].set(value), done, now)
+
+        return jax.lax.fori_loop(0, count, turn, empty)
+
+    def decide(state: Any, contexts: Any, free: Any, numbers: Any, seed: Any, turns: Any) -> Any:
+        def one(context: Any, own: Any, number: Any) -> Any:
+            key = jax.random.fold_in(jax.random.key(seed), number)
+            return tuple(bandit.act(state, context, key, own))
+
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, LANES, *leaf.shape[1:]), (contexts, free, numbers))
+        return each(turns, rows, jax.vmap(one))
 
     def learn(state: Any, contexts: Any, arms: Any, rewards: Any, count: Any) -> Any:
-        def row(turn: Any, state: Any) -> Any:
-            return bandit.learn(state, contexts[turn], arms[turn], rewards[turn])
+        def row(at: Any, state: Any) -> Any:
+            return bandit.learn(state, contexts[at], arms[at], rewards[at])
 
         return jax.lax.fori_loop(0, count, row, state)
 
-    def replay(state: Any, contexts: Any, arms: Any, rewards: Any, free: Any, count: Any) -> Any:
-        def row(turn: Any, carried: Any) -> Any:
+    def replay(state: Any, contexts: Any, arms: Any, rewards: Any, numbers: Any, free: Any, count: Any) -> Any:
+        def row(at: Any, carried: Any) -> Any:
             state, told = carried
-            context, arm = contexts[turn], arms[turn]
-            chances = bandit.probabilities(state, context, jax.random.fold_in(jax.random.key(1), turn), free)
+            context, arm = contexts[at], arms[at]
+            chances = bandit.probabilities(state, context, jax.random.fold_in(jax.random.key(1), numbers[at]), free)
             expected = bandit.expected(state, context)
             now = chances[arm], expected[arm], chances @ expected
-            told = tuple(part.at[turn].set(value) for part, value in zip(told, now, strict=True))
-            return bandit.learn(state, context, arm, rewards[turn]), told
+            told = tuple(part.at[at].set(value) for part, value in zip(told, now, strict=True))
+            return bandit.learn(state, context, arm, rewards[at]), told
 
         return jax.lax.fori_loop(0, count, row, (state, (jnp.zeros(len(arms)),) * 3))
 
-    expected = jax.vmap(bandit.expected, in_axes=(None, 0))
-    return Programs(compile_loop(decide), compile_loop(learn), jax.jit(expected), compile_loop(replay))
+    def expected(state: Any, contexts: Any, count: Any) -> Any:
+        return each(count, (contexts,), lambda context: bandit.expected(state, context))
 
-
-def _padded(count: int) -> int:
-    size = SMALLEST_BLOCK
-    while size < count:
-        size *= 4
-    return min(size, LARGEST_BLOCK)
-
-
-def _filled_up(rows: np.ndarray, size: int, value: Any = 0) -> Any:
-    """The rows with as many more behind them as `size` asks for."""
-    more = np.full((size - len(rows), *rows.shape[1:]), value, rows.dtype)
-    return np.concatenate([rows, more]) if len(more) else rows
+    loops = (compile_loop(loop, largest=ONE_FUNCTION_BYTES) for loop in (learn, expected, replay))
+    return Programs(jax.jit(decide), *loops)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from natkal.curvature import blocks
 from natkal.engine import Learner, fading, online
 from natkal.families import Bernoulli, Family, Gaussian, Poisson
 from natkal.learners.auto import SHARE, expected_spread
@@ -109,7 +110,8 @@ def _group(options: BanditOptions, shape: Shape, hidden: tuple[int, ...], family
     factor = shape.columns / shape.fan_in
     prior[0] = {name: leaf * factor for name, leaf in prior[0].items()}
     model = heads_model(static_model(mlp_apply, params, family), family, arms)
-    curvature = curvature_for(model.size)
+    # a reward moves the weights of its own arm alone, so the posterior of a linear model has a block for each arm
+    curvature = curvature_for(model.size) if hidden else blocks(by="neuron")
     settings = NETWORK if hidden else LINEAR
 
     def make(value: dict[str, Any]) -> Learner:

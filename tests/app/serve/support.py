@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import numpy as np
 
-from natkal.app.cli.serve import fresh_session
+from natkal.app.cli.serve import fresh_run
 from natkal.app.serve.http import Access, Application
+from natkal.app.serve.requests import Limits
 from natkal.app.serve.service import Service
 from natkal.app.session import snapshot
 from natkal.app.session.session import Session
@@ -46,7 +47,7 @@ def make_service(folder: Path, settings: Settings = SETTINGS, schema: Path | Non
     """A run in `folder`, new or as it was left, that takes requests."""
     schema = schema or first_rows(folder)
     options = {"checkpoint_seconds": 1e9, "keep": 100} | options
-    service = Service(folder / "run", lambda: fresh_session(folder / "run", settings, schema), **options)
+    service = Service(folder / "run", lambda limits: fresh_run(folder / "run", limits, settings, schema), **options)
     service.start(warm_up=False)
     return service
 
@@ -88,7 +89,7 @@ def as_rows(rows: list[dict[str, Any]]) -> Rows:
 def alone(folder: Path, *blocks: list[dict[str, Any]]) -> Session:
     """What `natkal learn` makes of the rows, read in these blocks."""
     folder.mkdir()
-    session = fresh_session(folder / "run", SETTINGS, first_rows(folder))
+    session = fresh_run(folder / "run", Limits(), SETTINGS, first_rows(folder)).session
     for rows in blocks:
         session.take(as_rows(rows))
     session.save()
@@ -103,7 +104,7 @@ def crash(service: Service) -> None:
     service._thread.join()
     service.journal.close()
     service._background.shutdown()
-    for output in service.session.outputs.values():
+    for output in service.served.outputs:
         output.close()
 
 
@@ -119,4 +120,4 @@ def state(session: Session) -> dict[str, Any]:
 def served_state(service: Service) -> dict[str, Any]:
     """The same of a service that waits for nothing."""
     service.order(service.checkpoint).result(60)
-    return state(service.session)
+    return state(service.served.session)

@@ -38,18 +38,17 @@ def test_what_was_acknowledged_is_there_after_a_crash(tmp_path):
     client.post("/learn", json=ROWS[11:20])
     client.post("/learn", json={"id": "x", "y": "no"})
     client.post("/predict", json=without(ROWS[20], "y") | {"id": "z"})
-    first._score(all_of_them=True)
-    first.work.table.store()
-    left = state(first.session)
+    first.served.snapshot()
+    left = state(first.served.session)
     crash(first)
     second = make_service(tmp_path)
     assert second.replayed == 3
-    assert state(second.session) == left
+    assert state(second.served.session) == left
     make_client(second).post("/learn", json={"id": "z", "y": "no"})
     crash(second)
     third = make_service(tmp_path)
     assert third.replayed == 1
-    assert third.session.counts.learned == 21
+    assert third.served.session.counts.learned == 21
     third.close()
 
 
@@ -74,12 +73,12 @@ def test_rollback_brings_an_earlier_state_back_and_forgets_nothing(tmp_path):
     client = make_client(service)
     client.post("/learn", json=ROWS[:10])
     early = client.post("/checkpoint").json()
-    then = state(service.session)
+    then = state(service.served.session)
     client.post("/learn", json=ROWS[10:30])
     now = served_state(service)
     answer = client.post("/rollback", json={"checkpoint": early["number"]}).json()
     assert (answer["rolled_back_to"], answer["rows"]) == (early["number"], 10)
-    assert state(service.session) == then
+    assert state(service.served.session) == then
     client.post("/learn", json=ROWS[10:30])
     assert served_state(service) == now
     refused = client.post("/rollback", json={"checkpoint": 10_000})
@@ -89,7 +88,7 @@ def test_rollback_brings_an_earlier_state_back_and_forgets_nothing(tmp_path):
     forward = next(v for v in client.get("/state").json()["checkpoints"] if v["rows"] == 30)
     client.post("/rollback", json={"checkpoint": early["number"]})
     client.post("/rollback", json={"checkpoint": forward["number"]})
-    assert state(service.session) == now
+    assert state(service.served.session) == now
     crash(service)
     again = make_service(tmp_path)
     assert served_state(again) == now
@@ -147,7 +146,7 @@ def test_a_log_that_cannot_be_written_acknowledges_nothing_more(tmp_path):
     with pytest.raises(StreamError, match="the log cannot be written"):
         service.close()
     service._background.shutdown()
-    for output in service.session.outputs.values():
+    for output in service.served.session.outputs.values():
         output.close()
 
 

@@ -85,9 +85,9 @@ def test_the_past_of_a_held_row_is_the_one_it_was_predicted_with(service):
     row = without(ROWS[5], "y")
     client.post("/predict", json=[row | {"id": "first"}])
     client.post("/learn", json=ROWS[1] | {"y": "yes"})
-    held = service.session.held["first"]
+    held = service.served.session.held["first"]
     assert held[0] == -1.0  # the target before it was no
-    assert held[1:].tolist() == service.work.columns.encode([row], targets=False, grow=False).inputs[0].tolist()
+    assert held[1:].tolist() == service.served.work.columns.encode([row], targets=False, grow=False).inputs[0].tolist()
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_a_class_that_comes_later_is_taken_on(tmp_path):
     assert abs(sum(shown.values()) - 1) < 1e-12
     rows = [*ROWS[:9], ROWS[9] | {"y": "maybe"}]
     assert served_state(service) == state(alone(tmp_path / "alone", rows[:9], rows[9:]))
-    left = state(service.session)
+    left = state(service.served.session)
     service.close()
     first = service.versions.path(1)
     for number in service.versions.numbers()[1:]:
@@ -109,7 +109,7 @@ def test_a_class_that_comes_later_is_taken_on(tmp_path):
     assert first.exists()
     again = make_service(tmp_path)  # all requests in one block
     assert again.replayed == 2
-    assert state(again.session) == left
+    assert state(again.served.session) == left
     again.close()
 
 

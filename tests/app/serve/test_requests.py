@@ -7,8 +7,8 @@ import pytest
 
 from natkal.app.serve.http import Access
 from natkal.app.serve.openapi import ROUTES
+from natkal.app.serve.requests import KINDS, Limits
 from natkal.app.serve.server import make_access
-from natkal.app.serve.work import KINDS, Limits
 from natkal.tabular.errors import StreamError
 from tests.app.serve.support import SETTINGS, as_rows, make_client, make_service, served_state, table, without
 
@@ -67,7 +67,7 @@ def test_bad_rows_are_refused_whole_and_change_nothing(service):
 def test_the_sentence_is_the_one_of_the_rejects(service):
     client = make_client(service)
     for bad in (ROW | {"a": "1,5"}, ROW | {"b": 10**400}, ROW | {"colour": [1, 2]}):
-        rejects = service.session.encoder.encode(as_rows([bad]), grow=False).rejects
+        rejects = service.served.session.encoder.encode(as_rows([bad]), grow=False).rejects
         assert client.post("/learn", json=bad).json()["error"] == f"row 1: {rejects[0].reason}"
 
 

@@ -54,6 +54,7 @@ def decide(
     encoding: Annotated[str, typer.Option(help="Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Write an HTML report at the end.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end (needs --out).")] = False,
 ) -> None:
     """Choose an arm for each row, learn from the rewards that come back, and value the policy on logged decisions.
@@ -99,6 +100,10 @@ def decide(
                 source, checkpoint_rows=rows, checkpoint_seconds=seconds, stop=lambda: stopped() is not None
             )
         result = {"command": "decide", "run": str(run), "finished": done, **session.summary()}
+        if report and done:
+            from natkal.app.report import write_decisions_report
+
+            result["report"] = str(write_decisions_report(session))
         if as_json:
             print_json(result)
         else:
@@ -142,6 +147,9 @@ def _print(result: dict[str, Any]) -> None:
         err.print(f"  {arm}: chosen {own['chosen']:,} times{mean}", markup=False)
     if result["mean_reward"] is not None:
         err.print(f"mean reward of the decisions {result['mean_reward']:.4g}", markup=False)
+    for name, own in result.get("values", {}).items():
+        low, high = own["interval"]
+        err.print(f"  {name:20} {own['value']:.4g} ({low:.4g} to {high:.4g})", markup=False)
     found = result.get("off_policy")
     if found:
         err.print(f"value of the policy on {found['rows']:,} logged decisions, with 95 percent intervals", markup=False)
@@ -149,3 +157,5 @@ def _print(result: dict[str, Any]) -> None:
             low, high = found[name]["interval"]
             label = name.replace("_", " ")
             err.print(f"  {label:20} {found[name]['value']:.4g} ({low:.4g} to {high:.4g})", markup=False)
+    if "report" in result:
+        err.print(f"report: {result['report']}", markup=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from natkal.app.cli.terminal import err, out, print_json
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Folder of a run that `natkal learn` left.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run that `natkal learn` or `natkal decide` left.")],
     to: Annotated[Path | None, typer.Option("--out", help="Where to (default: report.html in the run).")] = None,
     model: Annotated[str | None, typer.Option(help="package.module:function, if the run used one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -20,14 +20,22 @@ def report(
     from natkal.tabular.errors import StreamError
 
     with command(), explained(StreamError):
-        from natkal.app.report import write_report
+        from natkal.app.report import write_decisions_report, write_report
+        from natkal.app.session import checkpoint
+        from natkal.app.session.decisions import DecisionSession
         from natkal.app.session.session import Session
 
-        session, warning = Session.resume(run, model=model, open_outputs=False)
+        found = checkpoint.find(run)
+        decisions = found is not None and "decisions" in found[1]
+        if decisions:
+            session, warning = DecisionSession.resume(run, open_outputs=False)
+            where = write_decisions_report(session, to)
+        else:
+            session, warning = Session.resume(run, model=model, open_outputs=False)
+            session.metrics.close()  # the last window counts as far as it goes
+            where = write_report(session, to)
         if warning:
             err.print(warning, markup=False, soft_wrap=True)
-        session.metrics.close()  # the last window counts as far as it goes
-        where = write_report(session, to)
         if as_json:
             print_json({"command": "report", "run": str(run), "report": str(where), "rows": session.counts.read})
         else:

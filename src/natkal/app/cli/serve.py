@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from natkal.app.cli.decide import PolicyName, RewardKind
 from natkal.app.cli.learn import LearnerKind, Task, explained, names
 from natkal.app.cli.terminal import err, print_json
 
 if TYPE_CHECKING:
+    from natkal.app.serve.requests import Limits
+    from natkal.app.serve.served import Served
+    from natkal.app.session.decisions import DecisionSettings
     from natkal.app.session.session import Session
     from natkal.app.settings import Settings
 
@@ -26,7 +30,7 @@ class Durability(StrEnum):
 
 
 def serve(
-    run: Annotated[Path, typer.Argument(help="Folder of a run of `natkal learn`, or of a new one.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run of `natkal learn` or `natkal decide`, or of a new one.")],
     target: Annotated[list[str] | None, typer.Option(help="From nothing: column to predict.")] = None,
     schema: Annotated[Path | None, typer.Option(help="From nothing: a file whose first rows show the columns.")] = None,
     task: Annotated[Task | None, typer.Option(help="From nothing: what the target is.")] = None,
@@ -40,6 +44,13 @@ def serve(
     past: Annotated[str, typer.Option(help="From nothing: earlier targets as inputs, none or lags.")] = "none",
     budget: Annotated[str, typer.Option(help="From nothing: as in `natkal learn`.")] = "auto",
     memory: Annotated[str | None, typer.Option(help="From nothing: as in `natkal learn`.")] = None,
+    arms: Annotated[str, typer.Option(help="From nothing, a bandit: the arms to choose from, as a,b,c.")] = "",
+    reward_kind: Annotated[
+        RewardKind, typer.Option(help="From nothing, a bandit: what a reward is; auto is number.")
+    ] = RewardKind.auto,
+    policy: Annotated[
+        PolicyName, typer.Option(help="From nothing, a bandit: how an arm is chosen.")
+    ] = PolicyName.thompson,
     seed: Annotated[int, typer.Option(min=0, help="From nothing: seed of the first weights.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
@@ -61,11 +72,17 @@ def serve(
         bool, typer.Option("--json", help="Print one JSON object once ready, and nothing else.")
     ] = False,
 ) -> None:
-    """Serve a run over HTTP: predict, learn, and a live page. What is acknowledged survives a kill."""
+    """Serve a run over HTTP: predict and learn, or decide and learn from rewards, and a live page.
+
+    What is acknowledged survives a kill.
+    """
     if (schema is None) != (not target):
         raise typer.BadParameter("--target and --schema start a new run together", param_hint="--schema")
+    if arms and target:
+        raise typer.BadParameter("a new run predicts (--target) or decides (--arms)", param_hint="--arms")
 
     from natkal.app.runtime import command
+    from natkal.app.session.decisions import DecisionSettings
     from natkal.app.settings import Settings
     from natkal.tabular.errors import StreamError
 
@@ -84,11 +101,14 @@ def serve(
             memory=memory,
             seed=seed,
         )
-        _check_run(run, schema)
+        decisions = DecisionSettings(
+            arms=names(arms), reward_kind=reward_kind.value, policy=policy.value, model=model, seed=seed
+        )
+        _check_run(run, new=schema is not None or bool(arms))
         with command():
+            from natkal.app.serve.requests import Limits
             from natkal.app.serve.server import listen, make_access, serve
             from natkal.app.serve.service import Service
-            from natkal.app.serve.work import Limits
 
             access = make_access(host, token_file, no_auth=no_auth)
             limits = Limits(max_body, max_rows, max_waiting, max_ids, connections=max_connections, seconds=timeout)
@@ -98,7 +118,7 @@ def serve(
             def build() -> Service:
                 return Service(
                     run,
-                    lambda: fresh_session(run, settings, schema),
+                    lambda limits: fresh_run(run, limits, settings, schema, decisions if arms else None),
                     limits=limits,
                     durability=durability.value,
                     checkpoint_seconds=checkpoint_every,
@@ -128,28 +148,48 @@ def check_installed(what: str) -> None:
         raise StreamError(f"{what} needs {', '.join(lacking)}: pip install 'natkal[serve]'")
 
 
-def _check_run(run: Path, schema: Path | None) -> None:
+def _check_run(run: Path, *, new: bool) -> None:
     """All that can be wrong with the folder, before anything is loaded."""
     from natkal.app.session import checkpoint
     from natkal.tabular.errors import StreamError
 
     there = checkpoint.exists(run)
-    if schema is None and not there:
-        raise StreamError(f"{run}: holds no run; natkal learn makes one, or --target and --schema start from nothing")
-    if schema is not None and there:
-        raise StreamError(f"{run}: holds a run; leave --target and --schema out to go on with it")
+    if not new and not there:
+        raise StreamError(
+            f"{run}: holds no run; natkal learn or natkal decide makes one, --target and --schema or --arms start "
+            "from nothing"
+        )
+    if new and there:
+        raise StreamError(f"{run}: holds a run; leave --target, --schema and --arms out to go on with it")
 
 
-def fresh_session(run: Path, settings: "Settings", schema: Path | None) -> "Session":
-    """The run as `natkal learn` left it, or one that has seen nothing, with the columns of the first rows of a file."""
+def fresh_run(
+    run: Path, limits: "Limits", settings: "Settings", schema: Path | None, decisions: "DecisionSettings | None" = None
+) -> "Served":
+    """The run as another command left it, or one that has seen nothing."""
+    from natkal.app.serve.restoring import as_left
+    from natkal.app.serve.served_bandit import ServedBandit
+    from natkal.app.serve.served_table import ServedTable
+    from natkal.app.session.decisions import DecisionSession
+    from natkal.tabular.bandit_options import BanditOptions, check_bandit_options
+
+    if schema is not None:
+        return ServedTable(_begun(run, settings, schema), limits)
+    if decisions is not None:
+        check_bandit_options(BanditOptions("number", decisions.policy, None, decisions.model, decisions.seed))
+        run.mkdir(parents=True, exist_ok=True)
+        return ServedBandit(DecisionSession(run, decisions), limits)
+    served, warning = as_left(run, limits, settings.model)
+    if warning:
+        err.print(warning, markup=False, soft_wrap=True)
+    return served
+
+
+def _begun(run: Path, settings: "Settings", schema: Path) -> "Session":
+    """A run that has seen nothing, with the columns of the first rows of a file."""
     from natkal.app.reading.source import Source, find_files
     from natkal.app.session.session import Session
 
-    if schema is None:
-        session, warning = Session.resume(run, model=settings.model)
-        if warning:
-            err.print(warning, markup=False, soft_wrap=True)
-        return session
     run.mkdir(parents=True, exist_ok=True)
     source = Source(find_files([str(schema)]))
     session, _ = Session.begin(run, settings, source)

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from natkal.app.report.decisions import decisions_page
 from natkal.app.report.facts import gather
 from natkal.app.report.fans import MAX_FANS
 from natkal.app.report.page import page
+from natkal.app.session.decisions import DecisionSession
 from natkal.app.session.forecasting import Forecast, forecasts
 from natkal.app.session.session import Session
 
@@ -19,10 +21,7 @@ def write_report(
     fans: Sequence[Forecast] | None = None,
 ) -> Path:
     """Write the report of a run, `report.html` in its folder unless told otherwise; returns where."""
-    where = session.folder / "report.html" if path is None else path
-    where.parent.mkdir(parents=True, exist_ok=True)
-    where.write_text(report_text(session, seconds=seconds, fans=fans), encoding="utf-8")
-    return where
+    return _written(session.folder, path, report_text(session, seconds=seconds, fans=fans))
 
 
 def report_text(session: Session, *, seconds: float | None = None, fans: Sequence[Forecast] | None = None) -> str:
@@ -35,4 +34,16 @@ def report_text(session: Session, *, seconds: float | None = None, fans: Sequenc
     return page(session, gather(session), seconds, fans or [])
 
 
-__all__ = ["report_text", "write_report"]
+def write_decisions_report(session: DecisionSession, path: Path | None = None) -> Path:
+    """Write the report of a run of `natkal decide`; returns where."""
+    return _written(session.folder, path, decisions_page(session))
+
+
+def _written(folder: Path, path: Path | None, text: str) -> Path:
+    where = folder / "report.html" if path is None else path
+    where.parent.mkdir(parents=True, exist_ok=True)
+    where.write_text(text, encoding="utf-8")
+    return where
+
+
+__all__ = ["report_text", "write_decisions_report", "write_report"]

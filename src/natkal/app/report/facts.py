@@ -8,6 +8,7 @@ import numpy as np
 
 from natkal.app.session.metrics import TargetMetrics
 from natkal.app.session.session import Session
+from natkal.compiling import run_once
 
 LARGEST = 3000
 """The largest number of parameters whose covariance is taken apart for its spectrum."""
@@ -36,7 +37,7 @@ def gather(session: Session) -> Facts:
     steps, fading = int(known.steps), float(np.asarray(learner.rates.amount))
     eigenvalues = None
     if learner.model.size <= LARGEST:
-        cov = np.asarray(learner.covariance(known))
+        cov = np.asarray(run_once(learner.covariance, known))
         eigenvalues = np.linalg.eigvalsh(cov)[::-1] if np.isfinite(cov).all() else None
     eta = 1 / effective_memory(np.array([max(steps, 1)]), fading)[0]
     rows = np.unique(np.geomspace(1, max(steps, 2), 60).astype(int))

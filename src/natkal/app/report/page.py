@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
-import natkal
 from natkal.app.report.charts import Axes, bars, short
+from natkal.app.report.document import document, settings_table, tiles
 from natkal.app.report.facts import Facts
 from natkal.app.report.fans import pictures
 from natkal.app.report.figures import figure
@@ -19,16 +17,10 @@ from natkal.app.session.session import Session
 
 def page(session: Session, facts: Facts, seconds: float | None, fans: Sequence[Forecast]) -> str:
     """The whole document."""
-    style = (files("natkal.app.report") / "style.css").read_text()
     targets = [target_section(session, facts, position) for position in range(len(session.metrics.parts))]
     names = ", ".join(part.target.name for part in session.metrics.parts)
     data = ", ".join(name.rpartition("/")[2] for name in session.files)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(names)}: natkal report</title>"
-        '<link rel="icon" href="data:,">'
-        f"<style>\n{style}</style></head>\n<body><main>\n"
+    body = (
         f"<h1>Predicting {escape(names)} from {escape(data)}</h1>"
         f'<p class="muted">{session.counts.learned:,} rows learned one at a time, each predicted first.</p>\n'
         + _tiles(session, seconds)
@@ -38,13 +30,13 @@ def page(session: Session, facts: Facts, seconds: float | None, fans: Sequence[F
         + _views(session, facts)
         + _rejects(session)
         + _settings(session)
-        + f'<p class="muted">natkal {natkal.__version__}</p>\n</main></body></html>\n'
     )
+    return document(names, body)
 
 
 def _tiles(session: Session, seconds: float | None) -> str:
     counts = session.counts
-    tiles = []
+    found = []
     for part in session.metrics.parts:
         summary = part.summary()
         prefix = f"{part.target.name}: " if len(session.metrics.parts) > 1 else ""
@@ -53,15 +45,14 @@ def _tiles(session: Session, seconds: float | None) -> str:
             if name in summary:
                 form = ".1%" if name == "accuracy" else ""
                 base = summary[f"baseline_{name}"]
-                tiles.append((_value(summary[name], form), prefix + NAMES[name], f"baseline {_value(base, form)}"))
+                found.append((_value(summary[name], form), prefix + NAMES[name], f"baseline {_value(base, form)}"))
         if "auc" in summary:
-            tiles.append((_value(summary["auc"]), f"{prefix}AUC", "0.5 is chance"))
-    tiles.append((f"{counts.learned:,}", "rows learned", f"of {counts.read:,} read"))
-    tiles.append((f"{counts.rejected:,}", "rows rejected", f"{counts.skipped:,} skipped"))
+            found.append((_value(summary["auc"]), f"{prefix}AUC", "0.5 is chance"))
+    found.append((f"{counts.learned:,}", "rows learned", f"of {counts.read:,} read"))
+    found.append((f"{counts.rejected:,}", "rows rejected", f"{counts.skipped:,} skipped"))
     if seconds:
-        tiles.append((f"{counts.read / seconds:,.0f}", "rows per second", f"{seconds:.1f} s in all"))
-    cells = "".join(f'<div class="tile"><b>{a}</b><span>{escape(b)}</span><span>{c}</span></div>' for a, b, c in tiles)
-    return f'<div class="tiles">{cells}</div>\n'
+        found.append((f"{counts.read / seconds:,.0f}", "rows per second", f"{seconds:.1f} s in all"))
+    return tiles(found)
 
 
 def _fans(session: Session, fans: Sequence[Forecast]) -> str:
@@ -151,17 +142,8 @@ def _settings(session: Session) -> str:
     features = ", ".join(f"{feature.name} ({feature.kind})" for feature in session.schema.features)
     ignored = ", ".join(f"{name} ({reason})" for name, reason in session.schema.ignored.items())
     rows = [("data", ", ".join(session.files)), ("features", features), ("ignored", ignored)]
-    apart = ()
-    rows += [(name.replace("_", " "), _plain(v)) for name, v in vars(session.settings).items() if name not in apart]
-    body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows if value)
-    return f"<h2>Settings</h2><figure class=wide><table>{body}</table></figure>\n"
+    return settings_table(rows, session.settings)
 
 
 def _value(value: float, form: str = "") -> str:
     return short(value, form)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    return "" if value is None else str(value)

@@ -20,10 +20,10 @@ from starlette.routing import Route
 from natkal.app.serve import answers
 from natkal.app.serve.openapi import document
 from natkal.app.serve.page import page
+from natkal.app.serve.requests import KINDS, PREDICT, Limits, Request
 from natkal.app.serve.rows import Refused, read_rows
 from natkal.app.serve.service import Service
 from natkal.app.serve.traffic import Traffic, memory_bytes, prometheus
-from natkal.app.serve.work import KINDS, PREDICT, Limits, Request
 from natkal.tabular.live_table import ASKED_ROWS
 
 OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/v2/health/live", "/v2/health/ready"})
@@ -33,7 +33,6 @@ PAGES = 32
 TICK = 1.0
 """Seconds between two events of a live page."""
 STARTING = "the server is starting: programs are being compiled"
-NO_BANDIT = "this run is not a bandit: /decide and /reward need one"
 JSON = [(b"content-type", b"application/json")]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -89,8 +88,6 @@ class Application:
             get("/openapi.json", self._openapi),
             post("/rollback", self._rollback),
             post("/checkpoint", self._checkpoint),
-            post("/decide", self._bandit),
-            post("/reward", self._bandit),
             get("/v2/health/live", self._alive),
             get("/v2/health/ready", self._ready),
             get("/v2/models/{name}", self._model),
@@ -151,9 +148,10 @@ class Application:
 
     async def _rows(self, kind: int, scope: dict[str, Any], receive: Receive) -> tuple[int, bytes, int]:
         service = self.running()
+        service.check(kind)
         body = await self.body(scope, receive)
         rows, single = read_rows(body, self.limits.rows)
-        column = service.work.columns.id
+        column = service.served.id_column
         if kind == PREDICT and not any(column in row for row in rows):
             targets, told = await self._told(service, rows)
             found = answers.predictions(targets, told)
@@ -164,8 +162,8 @@ class Application:
 
     async def _told(self, service: Service, rows: list[dict[str, Any]]) -> Any:
         if len(rows) <= ASKED_ROWS:
-            return service.predict(rows)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, service.predict, rows)
+            return service.served.predict(rows)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, service.served.predict, rows)
 
     async def _learned(self, service: Service, request: Request) -> Any:
         """Hand a request to the writer and wait; given up where the writer has not taken it in time."""
@@ -272,13 +270,13 @@ class Application:
         service = self.running()
         gauges = {
             "natkal_waiting_rows": ("Rows that wait to be learned.", float(service.waiting_rows)),
-            "natkal_waiting_ids": ("Rows that wait for their label.", float(len(service.session.held))),
+            "natkal_waiting_ids": ("Rows that wait for their label or reward.", float(service.served.waiting_ids)),
             "natkal_memory_bytes": ("Resident memory.", float(memory_bytes())),
             "natkal_checkpoint": ("Number of the last checkpoint.", float(service.known_versions[-1].number)),
             "natkal_ready": ("1 while rows can be learned.", float(not service.failed)),
         }
         counters = {
-            "natkal_rows_learned": ("Rows learned since the run began.", float(service.session.counts.learned)),
+            "natkal_rows_learned": ("Rows learned since the run began.", float(service.served.learned)),
             "natkal_refused": ("Requests refused.", float(sum(self.traffic.refusals.values()))),
             "natkal_log_records": ("Requests in the log since the run began.", float(service.record)),
         }
@@ -286,7 +284,7 @@ class Application:
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _openapi(self, request: HttpRequest) -> Response:
-        return _json(document(None if self.service is None else self.service.session.schema))
+        return _json(document({} if self.service is None else self.service.served.row_properties()))
 
     async def _rollback(self, request: HttpRequest) -> Response:
         service = self.running()
@@ -302,19 +300,15 @@ class Application:
         version = await asyncio.wrap_future(service.order(service.checkpoint))
         return _json(version.to_json())
 
-    async def _bandit(self, request: HttpRequest) -> Response:
-        self.running()
-        raise Refused(409, NO_BANDIT)
-
     async def _model(self, request: HttpRequest) -> Response:
         service = self._named(request)
-        return _json(answers.model_metadata(service.name, service.session.schema))
+        return _json(answers.model_metadata(service.name, service.served.schema))
 
     async def _infer(self, request: HttpRequest) -> Response:
         service = self._named(request)
         body = await self.body(request.scope, request.receive)  # pyright: ignore[reportArgumentType]
         asked, _ = read_rows(body, 1)
-        rows = answers.rows_of_tensors(service.session.schema, asked[0], self.limits.rows)
+        rows = answers.rows_of_tensors(service.served.schema, asked[0], self.limits.rows)
         targets, told = await self._told(service, rows)
         return _json(answers.tensors_of(service.name, targets, told, asked[0].get("id")))
 

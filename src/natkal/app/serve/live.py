@@ -13,10 +13,10 @@ import uvicorn
 
 from natkal.app.serve.figures import Alarms, Series, session_facts
 from natkal.app.serve.http import Access, Application, Receive, Send
+from natkal.app.serve.requests import Limits
 from natkal.app.serve.rows import Refused
 from natkal.app.serve.server import listen
 from natkal.app.serve.traffic import memory_bytes
-from natkal.app.serve.work import Limits
 from natkal.app.session.metrics import COLUMNS
 from natkal.app.session.session import Session
 

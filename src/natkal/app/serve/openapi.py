@@ -1,17 +1,28 @@
 """The description of the routes, for `/openapi.json`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import natkal
-from natkal.tabular.schema import Schema
+from natkal.app.serve.requests import KINDS
 
 ROW = {"type": "object", "description": "A row: a value for each column. `id` is optional."}
 ROUTES: tuple[tuple[str, str, str, bool], ...] = (
     ("post", "/predict", "Predict rows. With an id, the features are kept until the label comes.", True),
     ("post", "/learn", "Learn rows: features and target, or id and target.", True),
     ("post", "/predict_learn", "Predict rows, then learn them.", True),
-    ("post", "/decide", "Choose an arm, where the run is a bandit.", True),
-    ("post", "/reward", "Tell the reward of a decision, where the run is a bandit.", True),
+    (
+        "post",
+        "/decide",
+        "Choose an arm for each row, where the run is a bandit; `arms` limits the choice.",
+        True,
+    ),
+    (
+        "post",
+        "/reward",
+        "Learn the rewards of decisions, by their ids; null will never be known.",
+        True,
+    ),
     ("post", "/rollback", 'Go back to a checkpoint: {"checkpoint": 3}.', True),
     ("post", "/checkpoint", "Write a checkpoint now.", False),
     ("get", "/state", "Rows, scores, parameters, weights, memory, checkpoints, traffic.", False),
@@ -27,19 +38,11 @@ ROUTES: tuple[tuple[str, str, str, bool], ...] = (
     ("get", "/v2/models/{name}/ready", "As /readyz.", False),
     ("post", "/v2/models/{name}/infer", "Predict, by the inference protocol.", True),
 )
-TYPES = {"number": ["number", "null"], "boolean": ["boolean", "null"]}
 
 
-def document(schema: Schema | None) -> dict[str, Any]:
+def document(properties: Mapping[str, Any]) -> dict[str, Any]:
     """OpenAPI 3.1, with the columns of the run where it is loaded."""
-    row: dict[str, Any] = dict(ROW)
-    if schema is not None:
-        row["properties"] = {
-            feature.name: {"type": TYPES.get(feature.kind, ["string", "number", "null"])} for feature in schema.features
-        } | {
-            target.name: {"enum": list(target.classes[:100])} if target.classes else {"type": "number"}
-            for target in schema.targets
-        }
+    row: dict[str, Any] = {**ROW, "properties": dict(properties)} if properties else dict(ROW)
     rows = {"oneOf": [row, {"type": "array", "items": row}]}
     error = {"content": {"application/json": {"schema": {"properties": {"error": {"type": "string"}}}}}}
     answers = {
@@ -53,9 +56,7 @@ def document(schema: Schema | None) -> dict[str, Any]:
         if "{name}" in path:
             operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
         if has_body:
-            plain = (
-                {"schema": rows} if path in ("/predict", "/learn", "/predict_learn") else {"schema": {"type": "object"}}
-            )
+            plain = {"schema": rows if path.removeprefix("/") in KINDS else {"type": "object"}}
             content = {"application/json": plain}
             if plain["schema"] is rows:
                 content["application/x-ndjson"] = {"schema": row}

@@ -14,9 +14,9 @@ import uvicorn
 
 from natkal.app.serve.guard import make_protocol
 from natkal.app.serve.http import Access, Application
+from natkal.app.serve.requests import Limits
 from natkal.app.serve.service import Service
 from natkal.app.serve.versions import Version
-from natkal.app.serve.work import Limits
 from natkal.app.stopping import closing
 from natkal.tabular.errors import StreamError
 

@@ -1,4 +1,4 @@
-"""The one writer, the view that readers use, checkpoints and the end. Threads meet here only."""
+"""The one writer of a served run: its queue, the log, checkpoints and the end."""
 
 import contextlib
 import dataclasses
@@ -13,35 +13,22 @@ from typing import Any
 import jax
 import numpy as np
 
-from natkal.app.serve.figures import Alarms, Series, session_facts
 from natkal.app.serve.journal import Journal, Record
+from natkal.app.serve.requests import Limits, Request
+from natkal.app.serve.restoring import command_of, restored
 from natkal.app.serve.rows import Refused, read_rows
+from natkal.app.serve.served import Served
 from natkal.app.serve.traffic import memory_bytes
 from natkal.app.serve.versions import Version, Versions, version_of
-from natkal.app.serve.work import KINDS, PREDICT, Block, Limits, Request, Work, told_of
-from natkal.app.session import checkpoint, snapshot
-from natkal.app.session.metrics import record
-from natkal.app.session.session import Session
+from natkal.app.session import checkpoint
 from natkal.tabular.errors import CheckpointError, StreamError
-from natkal.tabular.live_table import MANY_ROWS, Reader
-from natkal.tabular.loop import Told
-from natkal.tabular.schema import Target
+from natkal.tabular.live_table import MANY_ROWS
 
 GROUP_ROWS = MANY_ROWS
 """Requests are learned together up to about this many rows."""
-SCORE_ROWS = 512
-"""Rows are counted into the metrics in blocks of this size: adding to a window copies it."""
 SEGMENT_BYTES = 256 << 20
 """A log segment of this size calls for a checkpoint."""
 DURABILITY = ("none", "group", "each")
-
-
-@dataclasses.dataclass(frozen=True)
-class View:
-    """What readers use: a whole state, and the targets with the classes known in it."""
-
-    reader: Reader
-    targets: tuple[Target, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,12 +40,12 @@ class Order:
 
 
 class Service:
-    """A run that is served. `start` it, then `submit` and `predict` from any thread; `close` writes a checkpoint."""
+    """A run that is served. `start` it, then `submit` from any thread; `close` writes a checkpoint."""
 
     def __init__(
         self,
         run: Path,
-        fresh: Callable[[], Session],
+        fresh: Callable[[Limits], Served],
         *,
         limits: Limits | None = None,
         durability: str = "group",
@@ -78,13 +65,9 @@ class Service:
         self._submitted_rows = self._taken_rows = 0
         self._model = model
         self._queue: queue.SimpleQueue[Request | Order | None] = queue.SimpleQueue()
-        self._figures = threading.Lock()
-        self._unscored: list[Block] = []
-        self._unscored_rows = 0
         self._writing: Future[None] | None = None
         self._background = ThreadPoolExecutor(1, "natkal-checkpoint")
         self._thread = threading.Thread(target=self._write, name="natkal-writer", daemon=True)
-        self._members: np.ndarray | None = None
         self._saved_at = time.monotonic()
         self._started = time.time()
         self.record, self.replayed = 0, 0
@@ -92,51 +75,37 @@ class Service:
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
-    def _load(self, fresh: Callable[[], Session]) -> None:
-        """The newest checkpoint and all that was acknowledged after it; or the run as `natkal learn` left it."""
+    def _load(self, fresh: Callable[[Limits], Served]) -> None:
+        """The newest checkpoint and all that was acknowledged after it; or the run as another command left it."""
         found = self.versions.newest()
         if found is None:
-            self._take(fresh())
+            self.served = fresh(self.limits)
         else:
             number, header, arrays = found
             self._check_untouched()
-            self._take(self._restored(number, header, arrays))
+            self.served = self._restored(number, header, arrays)
             self.record = version_of(header).record
             self._replay(number)
         for number in self.versions.numbers()[-self.versions.keep :]:
             with contextlib.suppress(StreamError):
                 self.known_versions.append(version_of(self.versions.read(number)[0]))
-        self._score(all_of_them=True)
         self._save(wait=True)
 
-    def _restored(self, number: int, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Session:
-        session = Session.restored(self.versions.path(number), header, arrays, self.run, self._model)
-        session.open_outputs(header["outputs"])
-        return session
+    def _restored(self, number: int, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Served:
+        return restored(self.versions.path(number), header, arrays, self.run, self.limits, self._model)
 
     def _check_untouched(self) -> None:
-        """Refuse a run that `natkal learn` went on with after it was served: one of the two would be lost."""
+        """Refuse a run that another command went on with after it was served: one of the two would be lost."""
         try:
             own = checkpoint.find(self.run)
         except CheckpointError:
-            return  # damaged, and none that `natkal learn` could have gone on with
+            return  # damaged, and none that another command could have gone on with
         if own is not None and "served" not in own[1]:
             raise StreamError(
-                f"{self.run}: natkal learn went on with it after it was served; serve a copy of the run without its "
-                f"folder {self.versions.folder.name}, or remove {own[0].name} to go on with what the server learned"
+                f"{self.run}: {command_of(own[1])} went on with it after it was served; serve a copy of the run "
+                f"without its folder {self.versions.folder.name}, or remove {own[0].name} to go on with what "
+                "the server learned"
             )
-
-    def _take(self, session: Session) -> None:
-        """Serve this session from now on."""
-        work = Work(session, self.limits)
-        if self.ready:
-            work.table.warm_up()
-        with self._figures:
-            self._unscored.clear()
-            self._unscored_rows = 0
-            self.session, self.work = session, work
-            self.series, self.alarms = Series(session), Alarms()
-        self._publish()
 
     def _replay(self, number: int) -> None:
         """Learn again what was acknowledged after the checkpoint, as it was learned then."""
@@ -152,8 +121,7 @@ class Service:
             self._again(requests)
 
     def _again(self, requests: list[Request]) -> None:
-        self._add(self.work.run(requests, lambda accepted: None))
-        self._score()
+        self.served.run(requests, lambda accepted: None)
         for request in requests:
             if request.refused is not None:
                 raise StreamError(f"the log holds a request that cannot be learned: {request.refused.reason}")
@@ -161,10 +129,7 @@ class Service:
     def start(self, *, warm_up: bool = True) -> None:
         """Compile what requests will need, then take them."""
         if warm_up:
-            self.work.table.warm_up()
-        with self._figures:
-            session_facts(self.session, self.series, self.alarms, None)
-        self._publish()
+            self.served.warm_up()
         self._thread.start()
         self.ready = True
 
@@ -175,27 +140,13 @@ class Service:
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
-    def predict(self, rows: list[dict[str, Any]]) -> tuple[tuple[Target, ...], Told]:
-        """Predictions from the last whole state; nothing is kept."""
-        columns, view = self.work.columns, self.view
-        encoded = columns.encode(rows, targets=False, grow=False)
-        resets = None
-        if self.session.schema.sequence is not None:
-            keys = encoded.keys or [""] * len(rows)
-            last = self.session.sequences
-            resets = np.array([last.get(k, s) != s for k, s in zip(keys, encoded.sequences, strict=True)])
-        return view.targets, view.reader.predict(encoded.inputs, encoded.keys, resets)
-
     def facts(self) -> dict[str, Any]:
         """Everything `/state` says apart from traffic, as of now."""
-        with self._figures:
-            self._score(all_of_them=True, locked=True)
-            found = session_facts(self.session, self.series, self.alarms, self._members)
-            held = len(self.session.held)
+        served = self.served
         return {
             "run": self.name,
-            **found,
-            "ids": {"column": self.work.columns.id, "waiting": held, "given_up": self.work.given_up},
+            **served.facts(),
+            "ids": {"column": served.id_column, "waiting": served.waiting_ids, "given_up": served.given_up},
             "durability": self.durability,
             "log": {"records": self.record, "bytes": self.journal.length, "replayed": self.replayed},
             "checkpoint": self.known_versions[-1].number,
@@ -212,12 +163,18 @@ class Service:
 
     def submit(self, request: Request) -> None:
         """Queue a request for the writer, which calls its `done` afterwards."""
+        self.check(request.kind)
         if self.failed:
             raise Refused(503, self.failed)
         if self.waiting_rows >= self.limits.waiting_rows:
             raise Refused(429, f"{self.waiting_rows:,} rows wait to be learned; try again later")
         self._submitted_rows += len(request.rows)
         self._queue.put(request)
+
+    def check(self, kind: int) -> None:
+        """Refuse what this run is not for."""
+        if kind not in self.served.kinds:
+            raise Refused(409, self.served.refusal)
 
     def order(self, call: Callable[[], Any]) -> "Future[Any]":
         """Have the writer do something between blocks."""
@@ -265,11 +222,7 @@ class Service:
         try:
             if self.failed:
                 raise Refused(503, self.failed)
-            blocks = self.work.run(taken, self._log)
-            self._publish()
-            with self._figures:
-                self._add(blocks)
-                self._score(locked=True)
+            self.served.run(taken, self._log)
         except OSError as error:
             self._fail(f"the log cannot be written ({error.strerror or error}); nothing more is learned", taken)
         except Refused as refused:
@@ -293,34 +246,11 @@ class Service:
         if accepted:
             self.journal.write(sync=self.durability != "none")
 
-    def _publish(self) -> None:
-        self.view = View(self.work.table.reader(), self.work.known_targets)
-
     def _obey(self, order: Order) -> None:
         try:
             order.result.set_result(order.call())
         except Exception as error:
             order.result.set_exception(error)
-
-    def _add(self, blocks: list[Block]) -> None:
-        self._unscored += blocks
-        self._unscored_rows += sum(len(block.inputs) for block in blocks)
-
-    def _score(self, *, all_of_them: bool = False, locked: bool = False) -> None:
-        """Count what blocks told into the metrics, many rows at a time."""
-        if not self._unscored_rows or (self._unscored_rows < SCORE_ROWS and not all_of_them):
-            return
-        with contextlib.nullcontext() if locked else self._figures:
-            for blocks in _alike(self._unscored):
-                told: Told = jax.tree.map(lambda *leaves: np.concatenate(leaves), *[told_of(block) for block in blocks])
-                inputs = np.concatenate([block.inputs for block in blocks])
-                observed = np.concatenate([block.observed for block in blocks])
-                targets = blocks[-1].targets
-                self.session.score(inputs, observed, targets, told)
-                self.alarms.add(record(targets[0], told.outcomes[0], observed[:, 0]), self.session.metrics.row)
-                self._members = told.members[-1]
-            self._unscored.clear()
-            self._unscored_rows = 0
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
@@ -337,21 +267,15 @@ class Service:
     def _save(self, *, wait: bool = False, rolled_back_to: int | None = None) -> Version:
         """Begin a checkpoint and a log segment with this state; the checkpoint is written in the background."""
         self.wait_for_checkpoint()
-        session = self.session
-        with self._figures:
-            self._score(all_of_them=True, locked=True)
-            self.work.table.store()
-            for output in session.outputs.values():
-                output.flush()
-            number = self.versions.following()
-            version = Version(number, self.record, session.counts.learned, time.time(), rolled_back_to)
-            header = snapshot.header(session) | {"served": version.to_json()}
-            arrays = snapshot.arrays(session)
+        number = self.versions.following()
+        header, arrays = self.served.snapshot()
+        version = Version(number, self.record, self.served.learned, time.time(), rolled_back_to)
+        header = header | {"served": version.to_json()}
         journal = self.versions.journal(number)
         if hasattr(self, "journal"):
             self.journal.close()
         self.journal: Journal = journal
-        outputs = list(session.outputs.values())
+        outputs = self.served.outputs
 
         def write() -> None:
             for output in outputs:
@@ -385,9 +309,12 @@ class Service:
             known = ", ".join(map(str, self.versions.numbers()))
             raise Refused(404, f"there is no checkpoint {number}; there are {known}")
         header, arrays = self.versions.read(number)
-        for output in self.session.outputs.values():
+        for output in self.served.outputs:
             output.close()
-        self._take(self._restored(number, header, arrays))
+        served = self._restored(number, header, arrays)
+        if self.ready:
+            served.warm_up()
+        self.served = served
         return self._save(wait=True, rolled_back_to=number)
 
     def close(self) -> Version:
@@ -402,26 +329,7 @@ class Service:
         version = self.known_versions[-1] if not self.journal.length else self._save(wait=True)
         self.wait_for_checkpoint()
         self.journal.close()
-        for output in self.session.outputs.values():
+        for output in self.served.outputs:
             output.close()
         self._background.shutdown()
         return version
-
-
-def _alike(blocks: list[Block]) -> list[list[Block]]:
-    """Blocks in runs whose arrays have the same shapes: classes may have been added in between."""
-    runs: list[list[Block]] = []
-    for block in blocks:
-        shapes = [leaf.shape[1:] for leaf in jax.tree.leaves(told_of(block))]
-        if (
-            runs
-            and runs[-1][-1].targets is block.targets
-            and shapes == [leaf.shape[1:] for leaf in jax.tree.leaves(told_of(runs[-1][-1]))]
-        ):
-            runs[-1].append(block)
-        else:
-            runs.append([block])
-    return runs
-
-
-__all__ = ["DURABILITY", "KINDS", "PREDICT", "Service"]

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from natkal.app.serve import answers
+from natkal.app.serve.requests import LEARN, PREDICT, Limits, Request, check_names
 from natkal.app.serve.rows import Refused, read_id
 from natkal.app.session.session import Session, by_classes, rows_of
 from natkal.tabular.errors import StreamError
@@ -17,45 +18,7 @@ from natkal.tabular.loop import Told
 from natkal.tabular.schema import Target
 from natkal.tabular.table import Position, Rows
 
-PREDICT, LEARN, PREDICT_LEARN = 1, 2, 3
-KINDS = {"predict": PREDICT, "learn": LEARN, "predict_learn": PREDICT_LEARN}
 NOWHERE = Position(0, 0, 0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """What a client may ask for; more is refused."""
-
-    body_bytes: int = 8 << 20
-    rows: int = 10_000
-    waiting_rows: int = 50_000
-    ids: int = 100_000
-    keys: int = 100_000
-    connections: int = 1024
-    seconds: float = 30.0
-
-
-@dataclasses.dataclass(eq=False)
-class Request:
-    """One request for the writer: what is asked, its rows, and where the answer goes."""
-
-    kind: int
-    body: bytes
-    rows: list[dict[str, Any]]
-    single: bool
-    done: Callable[["Request"], None] = lambda request: None
-    answer: Any = None
-    refused: Refused | None = None
-    ids: Sequence[str | None] = ()
-    future: Any = None
-    ticket: list[bool] = dataclasses.field(default_factory=lambda: [True])
-
-    def take(self) -> bool:
-        """Whether the caller is the first to take it: the writer to learn it, or the event loop to give it up."""
-        try:
-            return self.ticket.pop()
-        except IndexError:
-            return False
 
 
 class Prepared(NamedTuple):
@@ -89,7 +52,7 @@ class Columns:
             encoded = encoder.encode_plain(rows, targets=targets)
             if encoded is not None:
                 return encoded
-        self._check_names(rows)
+        check_names(rows, self.known, self.allowed, encoder.missing_columns)
         names = dict.fromkeys(name for row in rows for name in row)
         if not targets:
             names = {name: None for name in names if name not in self.targets}
@@ -112,7 +75,7 @@ class Columns:
 
     def encode_targets(self, rows: list[dict[str, Any]], numbers: list[int]) -> np.ndarray:
         """The targets of rows whose features were held; `numbers` are their places in the request."""
-        self._check_names(rows, complete=False)
+        check_names(rows, self.known, self.allowed)
         mark = self.session.encoder.mark()
         values, reasons = self.session.encoder.encode_targets(_table(rows, self.targets))
         for row in np.flatnonzero(np.isnan(values).all(axis=1)).tolist():
@@ -122,20 +85,6 @@ class Columns:
             row = min(reasons)
             raise Refused(422, f"row {numbers[row] + 1:,}: {reasons[row]}")
         return values
-
-    def _check_names(self, rows: list[dict[str, Any]], *, complete: bool = True) -> None:
-        for number, row in enumerate(rows, 1):
-            unknown = row.keys() - self.allowed
-            if unknown:
-                known = ", ".join(sorted(self.known)[:8]) + (", ..." if len(self.known) > 8 else "")
-                raise Refused(422, f"row {number:,}: column {min(unknown)!r:.60} is unknown; the model has {known}")
-            missing = self.session.encoder.missing_columns(row) if complete else []
-            if missing:
-                names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-                raise Refused(
-                    422,
-                    f"row {number:,}: has no column {names}, which the model was trained on; null says it is missing",
-                )
 
 
 class Work:

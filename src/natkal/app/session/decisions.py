@@ -1,10 +1,11 @@
 """A run of `natkal decide`: contexts, rewards and logged decisions from one stream, decisions out, checkpoints."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from natkal.app.reading.source import STDIN, Source
 from natkal.app.session import checkpoint
+from natkal.app.session.decision_record import DecisionRecord
 from natkal.app.session.outputs import Appender
 from natkal.drivers.off_policy import OffPolicySums
 from natkal.tabular import cells
@@ -67,12 +69,16 @@ class DecisionSession:
         self.counts = DecisionCounts()
         self.files: list[str] = []
         self.position = Position(0, 0, 0)
+        self.own, self.log = DecisionRecord(), DecisionRecord()
+        """This run's own decisions, and those of the log it learned from."""
         self.paid = 0.0
         """The sum of the rewards of this run's own decisions."""
         self.by_arm: dict[str, list[float]] = {}
         """How often this run chose each arm, how often its reward came, and the sum of those rewards."""
         self.sums = OffPolicySums()
         self.outputs: dict[str, Appender] = {}
+        self.lengths: dict[str, int] = {}
+        """How long the files are that are not open."""
         self.show: Callable[[str], None] = lambda text: None
 
     # -- starting ------------------------------------------------------------------------------------------------------
@@ -90,12 +96,25 @@ class DecisionSession:
             self.outputs[name] = Appender(path, int(lengths.get(name, 0)))
 
     @classmethod
-    def resume(cls, folder: Path) -> tuple["DecisionSession", str | None]:
+    def resume(cls, folder: Path, *, open_outputs: bool = True) -> tuple["DecisionSession", str | None]:
         """The run in this folder as its last whole checkpoint has it, and a warning where that is an older one."""
         found = checkpoint.find(folder)
         if found is None:
             raise StreamError(f"{folder}: there is no checkpoint to resume from")
         path, header, arrays, warning = found
+        return cls.restored(path, header, arrays, folder, open_outputs=open_outputs), warning
+
+    @classmethod
+    def restored(
+        cls,
+        path: Path,
+        header: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        folder: Path,
+        *,
+        open_outputs: bool = True,
+    ) -> "DecisionSession":
+        """The run that a checkpoint holds."""
         try:
             kept = header["decisions"]
             settings = dict(kept["settings"])
@@ -105,15 +124,18 @@ class DecisionSession:
             session.files = [str(name) for name in kept["files"]]
             session.position = Position(*map(int, kept["position"]))
             session.counts = DecisionCounts(**{name: int(value) for name, value in kept["counts"].items()})
+            session.own, session.log = DecisionRecord.from_json(kept["own"]), DecisionRecord.from_json(kept["log"])
             session.paid = float(kept["paid"])
             session.by_arm = {str(arm): [float(part) for part in parts] for arm, parts in kept["by_arm"].items()}
             session.sums = OffPolicySums(**kept["sums"])
             if kept["bandit"] is not None:
                 session.bandit = TableBandit.from_parts(kept["bandit"], arrays, path)
-            session.open(kept["outputs"])
-        except (KeyError, TypeError, ValueError) as error:
+            session.lengths = {str(name): int(length) for name, length in kept["outputs"].items()}
+            if open_outputs:
+                session.open(session.lengths)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"{path}: not a checkpoint of `natkal decide`") from error
-        return session, warning
+        return session
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -174,22 +196,37 @@ class DecisionSession:
 
     def _accepted(self, kind: str, block: Block) -> Iterator[Block]:
         """The rows of a block that can be used, together; those that cannot are rejected one by one."""
-        good = []
+        good: Block = []
+        waiting: set[str] = set()
         for line, row in block:
             try:
                 if kind == "reward":
-                    self._check_reward(row, {str(other[self.settings.id]) for _, other in good})
+                    self.check_reward(row, waiting)
+                    waiting.add(str(row[self.settings.id]))
                 elif kind == "logged":
-                    self._check_logged(row)
-                if kind != "reward":
-                    self._made(block).encoded([self._features(row)])
+                    self.check_logged(row)
                 good.append((line, row))
             except StreamError as error:
                 self._reject(line, str(error))
+        if kind != "reward" and good:
+            # the first row by itself: it decides what the columns are, wherever blocks end
+            known = self.bandit is not None and self.bandit.learner is not None
+            parts = [good] if known else [good[:1], good[1:]]
+            good = [entry for part in parts if part for entry in self._encodable(part)]
         if good:
             yield good
 
-    def _check_reward(self, row: Mapping[str, Any], earlier: set[str]) -> None:
+    def _encodable(self, block: Block) -> Block:
+        """The rows whose cells can be read; columns that are new are taken on."""
+        _, rejects = self.made(block).encode([self.features(row) for _, row in block])
+        reasons = {reject.line: reject.reason for reject in rejects}
+        for number, (line, _) in enumerate(block, 1):
+            if number in reasons:
+                self._reject(line, reasons[number])
+        return [entry for number, entry in enumerate(block, 1) if number not in reasons]
+
+    def check_reward(self, row: Mapping[str, Any], earlier: set[str]) -> None:
+        """Refuse a reward that belongs to no decision, or to one that has its reward, `earlier`."""
         name = row.get(self.settings.id)
         held = self.bandit.learner.held if self.bandit is not None and self.bandit.learner is not None else {}
         if cells.is_missing(name):
@@ -197,10 +234,11 @@ class DecisionSession:
         if str(name) not in held or str(name) in earlier:
             raise StreamError(f"id {str(name)!r}: no decision with this id waits for a reward")
         assert self.bandit is not None
-        self.bandit.value(row[self.settings.reward])
+        self.bandit.value(row.get(self.settings.reward))
 
-    def _check_logged(self, row: Mapping[str, Any]) -> None:
-        self._made([(0, dict(row))]).value(row.get(self.settings.reward))
+    def check_logged(self, row: Mapping[str, Any]) -> None:
+        """Refuse a logged decision with a wrong reward or probability."""
+        self.made([(0, dict(row))]).value(row.get(self.settings.reward))
         given = row.get(self.settings.probability)
         if not cells.is_missing(given):
             try:
@@ -211,48 +249,69 @@ class DecisionSession:
                 raise StreamError(f"column {self.settings.probability!r}: must lie in (0, 1], got {chance:g}")
 
     def _decide(self, block: Block) -> None:
-        bandit = self._made(block)
-        ids = [self._id(row, line) for line, row in block]
-        decisions = bandit.decide_many([self._features(row) for _, row in block], ids)
+        contexts = self.made(block).encoded([self.features(row) for _, row in block])
+        decisions = self.decide(contexts, [self._id(row, line) for line, row in block])
         for (line, _), decision in zip(block, decisions, strict=True):
-            self.by_arm.setdefault(decision["arm"], [0, 0, 0.0])[0] += 1
             text = json.dumps({"line": line, **decision}, ensure_ascii=False)
             if "decisions" in self.outputs:
                 self.outputs["decisions"].write(text + "\n")
             else:
                 self.show(text)
-        self.counts.decided += len(block)
+
+    def decide(
+        self, contexts: np.ndarray, ids: Sequence[str], arms: Sequence[Sequence[str] | None] | None = None
+    ) -> list[dict[str, Any]]:
+        """Decide for some contexts, and count; `arms` limits the choice of each."""
+        assert self.bandit is not None
+        decisions = self.bandit.decide_encoded(contexts, ids, arms)
+        chosen = [decision["arm"] for decision in decisions]
+        for arm in chosen:
+            self.by_arm.setdefault(arm, [0, 0, 0.0])[0] += 1
+        self.own.decided(chosen, np.array([decision["probability"] for decision in decisions]))
+        self.counts.decided += len(decisions)
+        return decisions
 
     def _reward(self, block: Block) -> None:
+        self.reward([(str(row[self.settings.id]), row[self.settings.reward]) for _, row in block])
+
+    def reward(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        """Learn the rewards of decisions by their ids, all of which wait, and count."""
         assert self.bandit is not None
         assert self.bandit.learner is not None
-        pairs = [(str(row[self.settings.id]), row[self.settings.reward]) for _, row in block]
-        for name, reward in pairs:
-            arm = self.bandit.learner.arms[self.bandit.learner.held[name][1]]
-            value = self.bandit.value(reward)
-            own = self.by_arm.setdefault(arm, [0, 0, 0.0])
-            own[1] += 1
-            own[2] += value
-            self.paid += value
+        known = self.bandit.learner.arms
+        held = [self.bandit.learner.held[name] for name, _ in pairs]
+        arms = [known[one.arm] for one in held]
+        values = np.array([self.bandit.value(reward) for _, reward in pairs])
+        for arm, value in zip(arms, values.tolist(), strict=True):
+            if value == value:
+                own = self.by_arm.setdefault(arm, [0, 0, 0.0])
+                own[1] += 1
+                own[2] += value
+                self.paid += value
         self.bandit.reward_many(pairs)
-        self.counts.rewarded += len(block)
+        self.own.rewarded(arms, np.array([one.probability for one in held]), values)
+        self.counts.rewarded += len(pairs)
 
     def _learn(self, block: Block) -> None:
-        bandit = self._made(block)
-        rewards = [row.get(self.settings.reward) for _, row in block]
-        arms = [str(row[self.settings.arm]) for _, row in block]
-        valued = bandit.learn([self._features(row) for _, row in block], arms, rewards)
-        given = [row.get(self.settings.probability) for _, row in block]
+        self.learn(self.made(block), [row for _, row in block])
+
+    def learn(self, bandit: TableBandit, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Learn logged decisions that were checked, value the policy on them, and count."""
+        rewards = [row.get(self.settings.reward) for row in rows]
+        arms = [str(row[self.settings.arm]) for row in rows]
+        valued = bandit.learn([self.features(row) for row in rows], arms, rewards)
+        given = [row.get(self.settings.probability) for row in rows]
         chances = np.array([np.nan if cells.is_missing(cell) else float(cells.number(cell)) for cell in given])
         values = np.array([bandit.value(reward) for reward in rewards])
         known = ~np.isnan(values) & ~np.isnan(chances)
+        self.log.logged(arms, chances, values, valued.chosen / chances)
         if known.any():
             weight = valued.chosen[known] / chances[known]
             robust = valued.expected_of_policy[known] + weight * (values[known] - valued.expected[known])
             self.sums.add(values[known], weight, robust)
-        self.counts.logged += len(block)
+        self.counts.logged += len(rows)
 
-    def _made(self, block: Block) -> TableBandit:
+    def made(self, block: Block) -> TableBandit:
         """The bandit; it is made when the first row that needs it comes."""
         if self.bandit is None:
             asked = self.settings
@@ -269,11 +328,15 @@ class DecisionSession:
             self.bandit = TableBandit(arms, options)
         return self.bandit
 
-    def _features(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def features(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The columns that describe a context."""
+        return {name: cell for name, cell in row.items() if name not in self.reserved}
+
+    @functools.cached_property
+    def reserved(self) -> frozenset[str]:
+        """The columns that do not."""
         asked = self.settings
-        apart = {asked.id, asked.arm, asked.reward, asked.probability, *asked.ignore}
-        return {name: cell for name, cell in row.items() if name not in apart}
+        return frozenset({asked.id, asked.arm, asked.reward, asked.probability, *asked.ignore})
 
     def _id(self, row: Mapping[str, Any], line: int) -> str:
         given = row.get(self.settings.id)
@@ -295,6 +358,11 @@ class DecisionSession:
                 for arm, (chosen, known, total) in sorted(self.by_arm.items())
             },
         }
+        values = self.own.values()
+        if values:
+            found["values"] = {
+                name: {"value": own.value, "interval": list(own.interval())} for name, own in values.items()
+            }
         if self.sums.rows > 1:
             estimates = self.sums.estimates()
             found["off_policy"] = {"rows": self.sums.rows, "effective_rows": estimates.effective}
@@ -307,19 +375,25 @@ class DecisionSession:
         """A checkpoint of everything up to the last row taken, its output files on disk before it."""
         for output in self.outputs.values():
             output.flush(sync=True)
+        return checkpoint.write(self.folder, *self.snapshot())
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Header and arrays of a checkpoint."""
         kept = {
             "settings": dataclasses.asdict(self.settings),
             "files": self.files,
             "position": list(self.position),
             "counts": dataclasses.asdict(self.counts),
+            "own": self.own.to_json(),
+            "log": self.log.to_json(),
             "paid": self.paid,
             "by_arm": self.by_arm,
             "sums": dataclasses.asdict(self.sums),
-            "outputs": {name: output.length for name, output in self.outputs.items()},
+            "outputs": self.lengths | {name: output.length for name, output in self.outputs.items()},
             "bandit": None if self.bandit is None else self.bandit.header(),
         }
         arrays = {} if self.bandit is None else self.bandit.arrays()
-        return checkpoint.write(self.folder, {"decisions": kept}, arrays)
+        return {"decisions": kept}, arrays
 
 
 def _is_bit(cell: Any) -> bool:

@@ -41,10 +41,9 @@ def estimated(
 
     With d_b = x_arm - x_b = delta_b + (L z)_b, the path z_1, z_2, .. is drawn so that each d_b is positive, and the
     estimate is the mean of the products of the probabilities of that, Phi((delta_b + sum_{j<b} L_bj z_j) / L_bb). Each
-    path has a member and a scale of its own, drawn by their weights.
+    member at each scale has paths of its own, `draws` of them in all or a few more.
     """
     count = law.location.shape[1]
-    member_key, scale_key, path_key = jax.random.split(key, 3)
     # the other arms, in an order of fixed length: `arm` comes first and is left out
     others = (arm + 1 + jnp.arange(count - 1)) % count
 
@@ -61,21 +60,29 @@ def estimated(
         ).triangle()
 
     delta, lower = jax.vmap(differences)(law.location, law.cov)
-    member = jax.random.categorical(member_key, law.log_weights, shape=(draws,))
-    scale = scales[jax.random.categorical(scale_key, log_scales, shape=(draws,))]
+    # every member at every scale, by its weight: one that was left out may be the reason for a rare choice
+    pairs = len(law.log_weights) * len(scales)
+    each = -(-draws // pairs)
+    paths = pairs * each
+    member = jnp.repeat(jnp.arange(len(law.log_weights)), len(scales) * each)
+    scale = jnp.tile(jnp.repeat(scales, each), len(law.log_weights))
+    weights = jax.nn.softmax((law.log_weights[:, None] + log_scales[None]).reshape(-1)) / each
+    # draws along the last axis, one path in each column
+    ahead = delta[member].T
+    rows = jnp.transpose(lower[member] * scale[:, None, None], (1, 2, 0))
     tiny = jnp.finfo(delta.dtype).tiny
-    uniform = jax.random.uniform(path_key, (count - 1, draws), delta.dtype, tiny, 1.0)
+    uniform = jax.random.uniform(key, (count - 1, paths), delta.dtype, tiny, 1.0)
 
     def condition(carried: tuple[Array, Array], position: Any) -> tuple[tuple[Array, Array], None]:
         chance, path = carried
-        at, own = position
-        row = lower[:, at][member] * scale[:, None]
-        known = jnp.sum(row * path, axis=1)  # entries of the path that are not drawn yet are zero
-        limit = (delta[:, at][member] + known) / jnp.take(row, at, axis=1)
+        at, own, gap, row = position
+        known = jnp.sum(row * path, axis=0)  # entries of the path that are not drawn yet are zero
+        limit = (gap + known) / row[at]
         own_chance = ndtr(limit)
         drawn = -ndtri(jnp.maximum(own * own_chance, tiny))
-        return (chance * own_chance, path.at[:, at].set(jnp.clip(drawn, -FAR, FAR))), None
+        return (chance * own_chance, path.at[at].set(jnp.clip(drawn, -FAR, FAR))), None
 
-    start = (jnp.ones(draws, delta.dtype), jnp.zeros((draws, count - 1), delta.dtype))
-    (chance, _), _ = jax.lax.scan(condition, start, (jnp.arange(count - 1), uniform))
-    return jnp.mean(chance)
+    start = (jnp.ones(paths, delta.dtype), jnp.zeros((count - 1, paths), delta.dtype))
+    (chance, _), _ = jax.lax.scan(condition, start, (jnp.arange(count - 1), uniform, ahead, rows))
+    by_path = jnp.repeat(weights, each)
+    return jnp.sum(jnp.where(by_path > 0, by_path * chance, 0.0))

@@ -130,6 +130,21 @@ function section(state, target, several) {
       calibration(target), recent(target), lastRows(target)));
 }
 
+function choices(state) {
+  const arms = Object.entries(state.arms), total = arms.reduce((sum, [, own]) => sum + own.chosen, 0) || 1, series = state.series;
+  const value = (name, own) => node("div", {class: "tile"}, node("b", {"data-value": name, "data-raw": String(own.value)}, short(own.value)), node("span", {}, name), node("span", {}, `${short(own.interval[0])} to ${short(own.interval[1])}`));
+  const tiles = Object.entries(state.values || {}).map(([name, own]) => value(name, own));
+  const chart = (name, title) => {
+    const seen = finite(series[name] || []);
+    return figure(title, [], seen.length ? axes(title, [0, ...series.decision], [Math.min(0, ...seen), ...seen]).label("decisions").line(series.decision, series[name], "own").svg : null);
+  };
+  const head = ["arm", "chosen", "share", "mean reward"];
+  const body = arms.map(([name, own]) => [name, formats.count(own.chosen), formats.percent(own.chosen / total), short(own.mean_reward)]);
+  const table = node("table", {}, node("thead", {}, node("tr", {}, ...head.map((h) => node("th", {}, h)))), node("tbody", {}, ...body.map((cells) => node("tr", {}, ...cells.map((c) => node("td", {}, c))))));
+  return node("section", {}, node("h2", {}, `Decisions, ${formats.count(state.rows.decided)}; rewards, ${formats.count(state.rows.rewarded)}`), node("div", {class: "tiles"}, ...tiles),
+    node("div", {class: "grid2"}, chart("reward", "Mean reward as it learns"), chart("probability", "Probability of the chosen arm"), node("figure", {}, node("h3", {}, "Arms"), table)));
+}
+
 function members(weights) {
   const sorted = Object.entries(weights).sort((a, b) => b[1] - a[1]).slice(0, 12);
   if (!sorted.length) return node("p", {class: "quiet"}, "nothing yet");
@@ -149,15 +164,15 @@ function fill(id, rows) {
 
 function show(state) {
   W = innerWidth < 500 ? 340 : 480;
-  const names = state.targets.map((target) => target.target).join(", ");
+  const names = state.targets.map((target) => target.target).join(", ") || "decisions";
   document.title = `${names}: natkal live`;
-  document.getElementById("title").textContent = `Predicting ${names} (${state.run})`;
+  document.getElementById("title").textContent = state.arms ? `Decisions (${state.run})` : `Predicting ${names} (${state.run})`;
   for (const place of document.querySelectorAll("[data-path]")) {
     const value = at(state, place.dataset.path);
     place.textContent = formats[place.dataset.format](value);
     place.dataset.raw = value == null ? "" : String(value);
   }
-  document.getElementById("targets").replaceChildren(...state.targets.map((target) => section(state, target, state.targets.length > 1)));
+  document.getElementById("targets").replaceChildren(...(state.arms ? [choices(state)] : state.targets.map((target) => section(state, target, state.targets.length > 1))));
   document.getElementById("members").replaceChildren(members(state.members));
   const memory = state.series["effective memory"], rows = state.series.row || [];
   const chart = memory && finite(memory).length ? axes("Effective memory", [0, ...rows], [0, ...finite(memory)]).label("rows").line(rows, memory, "own").svg : null;
