@@ -21,6 +21,7 @@ BENCHMARKS = {
     "kills": "benchmarks.kills",
     "latency": "benchmarks.latency",
     "learning": "benchmarks.learning",
+    "pooling": "benchmarks.pooling",
     "questions": "benchmarks.questions",
     "rate": "benchmarks.rate",
     "recurrent": "benchmarks.recurrent",

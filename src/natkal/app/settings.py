@@ -17,6 +17,7 @@ class Settings:
     encoding: str = "utf-8"
     decimal: str = "auto"
     key: str | None = None
+    pool: bool = False
     sequence: str | None = None
     id: str | None = None
     label_delay: int = 0
@@ -33,8 +34,6 @@ class Settings:
     predictions: str | None = None
     metrics: str | None = None
     horizon: int | None = None
-    encoding: str = "utf-8"
-    decimal: str = "auto"
 
     @property
     def options(self) -> Options:

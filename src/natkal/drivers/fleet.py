@@ -11,6 +11,8 @@ import numpy as np
 
 from natkal.drivers.checks import check_learner, check_stream
 from natkal.engine.protocol import Learner, Prediction
+from natkal.learners.population import Population, learned
+from natkal.models import ravel
 from natkal.typing import Array, Params
 
 FEW = 32
@@ -18,10 +20,16 @@ FEW = 32
 
 
 class FleetState(NamedTuple):
-    """Every learner's state with a leading axis, and the state that new ones start from."""
+    """Every learner's state with a leading axis, and the state that new ones start from.
+
+    `first` is the state that they started from before `pool` was called, `settled` how many observations each learner
+    had made when it was last called (none beyond its end).
+    """
 
     members: Any
     start: Any
+    first: Any
+    settled: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,7 +46,8 @@ class Fleet:
     def init(self, params: Params | None = None, key: Array | None = None) -> FleetState:
         """All learners at the same start (the model's own parameters unless given)."""
         start = self.inner.init(params, key)
-        return FleetState(members=spread(start, self.size), start=start)
+        settled = jnp.zeros(self.size, jnp.uint32)
+        return FleetState(members=spread(start, self.size), start=start, first=start, settled=settled)
 
     def update(self, state: FleetState, keys: Any, inputs: Any, targets: Any) -> tuple[FleetState, Any]:
         """Row i is learned by learner `keys[i]`; the rows of one learner in their order. `state` is used up.
@@ -60,7 +69,7 @@ class Fleet:
         size = _length(members)
         if len(slots) == size and np.array_equal(slots, np.arange(size)):
             members, infos = self._everyone(members, inputs, targets)
-            return FleetState(members=members, start=state.start), infos
+            return state._replace(members=members), infos
         inputs, targets = jax.tree.map(np.asarray, inputs), np.asarray(targets)
         order, pieces = [], []
         for rows, together in _rounds(slots):
@@ -74,11 +83,11 @@ class Fleet:
             pieces.append(jax.tree.map(lambda leaf, rows=rows: leaf[: len(rows)], infos))
         back = np.argsort(np.concatenate(order))
         stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[back], *pieces)
-        return FleetState(members=members, start=state.start), stacked
+        return state._replace(members=members), stacked
 
     def learn(self, state: FleetState, inputs: Any, targets: Any) -> FleetState:
         """One row for each learner, values already checked, telling nothing: the fastest way. `state` is used up."""
-        return FleetState(members=self._quietly(state.members, inputs, targets), start=state.start)
+        return state._replace(members=self._quietly(state.members, inputs, targets))
 
     def predict(self, state: FleetState, keys: Any, inputs: Any) -> Prediction:
         """What learner `keys[i]` expects for row i of `inputs`; a key never seen, what every learner starts with."""
@@ -106,7 +115,52 @@ class Fleet:
         slots = _checked(keys, _length(shard))
         members = self._grown(state, int(slots.max(initial=0)) + 1)
         placed = self._placed(members, slots.astype(np.int32), jax.vmap(self._joined)(shard))
-        return FleetState(members=placed, start=state.start)
+        return state._replace(members=placed)
+
+    def pool(self, state: FleetState) -> FleetState:
+        """The fleet as one population: new learners start from what all have learned, and the others lean on it.
+
+        Their prior becomes N(mu, T), mean and spread of the learners' parameters (`learners/population.py`). A pure
+        function of the learners' posteriors, on the host; call it now and then, such as whenever the rows have doubled.
+        Filters with a dense covariance and a constant fading only.
+        """
+        check_learner(self.learner, state)
+        learner: Any = self.inner
+        if not hasattr(learner, "believing"):
+            raise ValueError(f"pool: {type(self.learner).__name__} has no mean and covariance to pool; use nk.online")
+        means, covs = self._beliefs(state.members)
+        (now_mean, first_mean), (now_cov, first_cov) = self._beliefs(
+            jax.tree.map(lambda *leaves: jnp.stack(leaves), state.start, state.first)
+        )
+        steps = np.asarray(state.members.steps.low)
+        settled = np.zeros_like(steps)
+        settled[: len(state.settled)] = np.asarray(state.settled)
+        seen = np.flatnonzero(steps)
+        share = learner.rates.left((steps - settled)[seen].astype(float))
+        population, moved, moved_covs = learned(
+            Population(now_mean, now_cov), Population(first_mean, first_cov), means[seen], covs[seen], share
+        )
+        means[:], covs[:] = population.mean, population.cov
+        means[seen], covs[seen] = moved, moved_covs
+        start = self._believing(
+            jax.tree.map(lambda leaf: leaf[None], state.start), population.mean[None], population.cov[None]
+        )
+        return FleetState(
+            members=self._believing(state.members, means, covs),
+            start=jax.tree.map(lambda leaf: leaf[0], start),
+            first=state.first,
+            settled=jnp.asarray(steps),
+        )
+
+    def _beliefs(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Flat parameters and covariances of stacked states, in float64 on the host."""
+        both = jax.jit(jax.vmap(lambda own: (ravel(own.params), self.inner.covariance(own))))(states)
+        return np.array(both[0], np.float64), np.array(both[1], np.float64)
+
+    def _believing(self, states: Any, means: np.ndarray, covs: np.ndarray) -> Any:
+        learner: Any = self.inner
+        dtype = ravel(jax.tree.map(lambda leaf: leaf[0], states.params)).dtype
+        return jax.jit(jax.vmap(learner.believing))(states, means.astype(dtype), covs.astype(dtype))
 
     def _grown(self, state: FleetState, needed: int) -> Any:
         """Twice the learners, as often as needed."""

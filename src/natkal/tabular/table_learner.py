@@ -190,9 +190,13 @@ class TableLearner:
     ) -> Pending:
         """Predict each row, then learn it (or, with `late`, the row whose label has come by then)."""
         slots = self._slots(keys) if self.keyed else None
+        return self._run(Feed(rows, slots, resets, late, late_slots))
+
+    def _run(self, feed: Feed) -> Pending:
+        """Rows through the loop, which takes the state over."""
         with jax.enable_x64(True):
             progress = self._where()
-            self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots), progress)
+            self.state, pending = self.loop.run(self.state, feed, progress)
             self._progress = (self.state, progress)
         return pending
 
@@ -315,8 +319,13 @@ class TableLearner:
     @property
     def slots(self) -> int:
         """How many slots a checkpoint with these keys has."""
+        return self._slots_for(len(self.keys))
+
+    @staticmethod
+    def _slots_for(needed: int) -> int:
+        """A power of two times the first slots, at least so many."""
         slots = FIRST_SLOTS
-        while slots < len(self.keys):
+        while slots < needed:
             slots *= 2
         return slots
 
@@ -330,8 +339,9 @@ class TableLearner:
         while size < needed:
             size *= 2
         if size > have:
-            more = _spread(self.loop.start(), size - have)
-            self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
+            with jax.enable_x64(True):
+                more = _spread(self.loop.start(), size - have)
+                self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
 
     def one(self, slot: int | None = None) -> tuple[Any, ...]:
         """The states of one model, target by target: the only one, or that of a slot."""

@@ -33,6 +33,7 @@ def learn(
     decimal: str = "auto",
     model: str = "auto",
     key: str | None = None,
+    pool: bool = False,
     past: str | int | Sequence[int] = "auto",
     budget: str = "auto",
     sequence: str | None = None,
@@ -67,6 +68,7 @@ def learn(
         decimal: Decimal sign of numbers written as text: `auto`, `.` or `,`.
         model: `auto`, `linear`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, or package.module:function.
         key: Column of keys: one model for each.
+        pool: With `key`: the models share a prior that is learned from all of them.
         past: Earlier targets as inputs: `auto`, `none`, or lags such as `[1, 2, 48]`.
         budget: `fast` runs few members, `auto` stops those that have lost, `best` runs all of them.
         sequence: Column of sequences: where it changes, a model's memory starts again.
@@ -108,6 +110,7 @@ def learn(
             encoding=encoding,
             decimal=decimal,
             key=key,
+            pool=pool,
             sequence=sequence,
             id=id,
             label_delay=label_delay,

@@ -101,6 +101,7 @@ def learn(
     decimal: Annotated[Decimal, _data("auto|.|,", "Decimal sign, where a column leaves it open.")] = Decimal.auto,
     sample: Annotated[int, _data("ROWS", "Rows from which types are inferred (- waits for them).", min=1)] = 1000,
     key: Annotated[str | None, _data("COLUMN", "Column of keys: one model for each.")] = None,
+    pool: Annotated[bool, _data(None, "With --key: the models share a prior, learned from all.", "--pool")] = False,
     sequence: Annotated[
         str | None, _data("COLUMN", "Column of sequences: where it changes, a model's memory starts again.")
     ] = None,
@@ -171,6 +172,7 @@ def learn(
             encoding=encoding,
             decimal=decimal.value,
             key=key,
+            pool=pool,
             sequence=sequence,
             id=row_id,
             label_delay=label_delay,
