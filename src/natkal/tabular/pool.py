@@ -4,13 +4,14 @@ The states of all keys are stacked along slots. The last slot belongs to no key:
 new key starts from. `pooled` is a pure function of the stacked states.
 """
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import run_once
+from natkal.compiling import compile_quickly
 from natkal.learners.members import Group
 from natkal.learners.population import Population, learned
 from natkal.learners.scaled import Scaled, ScaledState
@@ -61,8 +62,11 @@ def pooled(learner: Scaled, states: ScaledState, first: ScaledState) -> ScaledSt
 
 def _group(group: Group, own: Any, start: Any, share: np.ndarray, seen: np.ndarray, noise: np.ndarray) -> Any:
     """The members of one group, each a population of its own; a slot that is not seen becomes the population."""
-    means, covs = (np.array(part, float) for part in run_once(jax.vmap(lambda one: _beliefs(group, one)), own))
-    first_means, first_covs = (np.asarray(part, float) for part in run_once(lambda one: _beliefs(group, one), start))
+    beliefs, believing = _programs(group)
+    means, covs = (np.array(part, float) for part in beliefs(own))
+    first_means, first_covs = (
+        np.asarray(part, float)[0] for part in beliefs(jax.tree.map(lambda leaf: leaf[None], start))
+    )
     unseen = np.setdiff1d(np.arange(len(means)), seen)
     for member in range(group.size):
         now = Population(means[-1, member], covs[-1, member])
@@ -72,17 +76,20 @@ def _group(group: Group, own: Any, start: Any, share: np.ndarray, seen: np.ndarr
         )
         means[seen, member], covs[seen, member] = moved, moved_covs
         means[unseen, member], covs[unseen, member] = after.mean, after.cov
-    return run_once(
-        jax.vmap(lambda one, flat, cov: group.map(lambda learner, *parts: learner.believing(*parts), one, flat, cov)),  # pyright: ignore[reportAttributeAccessIssue]
-        own,
-        means,
-        covs,
-    )
+    return believing(own, means, covs)
 
 
-def _beliefs(group: Group, states: Any) -> Any:
-    """Flat parameters and covariance of each member."""
-    return group.map(lambda learner, own: (ravel(own.params), learner.covariance(own)), states)
+@functools.lru_cache(maxsize=64)
+def _programs(group: Group) -> tuple[Any, Any]:
+    """Of the members of many keys: flat parameters and covariances; and the states that have these instead."""
+
+    def beliefs(states: Any) -> Any:
+        return group.map(lambda learner, own: (ravel(own.params), learner.covariance(own)), states)
+
+    def believing(states: Any, means: Any, covs: Any) -> Any:
+        return group.map(lambda learner, *parts: learner.believing(*parts), states, means, covs)  # pyright: ignore[reportAttributeAccessIssue]
+
+    return compile_quickly(jax.vmap(beliefs)), compile_quickly(jax.vmap(believing))
 
 
 def _weights(log_weights: np.ndarray, first: np.ndarray, seen: np.ndarray) -> np.ndarray:
