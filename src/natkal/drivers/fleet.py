@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -72,18 +72,35 @@ class Fleet:
             return state._replace(members=members), infos
         inputs, targets = jax.tree.map(np.asarray, inputs), np.asarray(targets)
         order, pieces = [], []
-        for rows, together in _rounds(slots):
-            wide = _power_of_two(len(rows))
-            chosen = np.concatenate([rows, np.zeros(wide - len(rows), rows.dtype)])
-            places = np.concatenate([slots[rows], np.full(wide - len(rows), size)]).astype(np.int32)
-            advance = self._together if together else self._in_turn
-            picked = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], (inputs, targets))
-            members, infos = advance(members, places, *picked)
+        for rows, together in rounds(slots):
+            picked = jax.tree.map(lambda leaf, rows=rows: leaf[rows], (inputs, targets))
+            members, infos = self.advance(members, slots[rows], *picked, together=together)
             order.append(rows)
             pieces.append(jax.tree.map(lambda leaf, rows=rows: leaf[: len(rows)], infos))
         back = np.argsort(np.concatenate(order))
         stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[back], *pieces)
         return state._replace(members=members), stacked
+
+    def advance(
+        self,
+        members: Any,
+        slots: np.ndarray,
+        inputs: Any,
+        targets: np.ndarray,
+        *,
+        together: bool,
+        quiet: bool = False,
+        least: int = 1,
+    ) -> tuple[Any, Any]:
+        """Some rows of arrays on the host, values already checked: each learner once, or in turn. Uses `members` up.
+
+        What the rows told comes with padding behind, up to a power of two of rows and at least
+        `least` of them: few different widths are few compilations. `quiet`: the log probabilities only.
+        """
+        wide, size = power_of_two(max(len(slots), least)), _length(members)
+        places = np.concatenate([slots, np.full(wide - len(slots), size)]).astype(np.int32)
+        padded = jax.tree.map(lambda leaf: _padded(leaf, wide), (inputs, targets))
+        return self._advances[together, quiet](members, places, *padded)
 
     def learn(self, state: FleetState, inputs: Any, targets: Any) -> FleetState:
         """One row for each learner, values already checked, telling nothing: the fastest way. `state` is used up."""
@@ -200,19 +217,33 @@ class Fleet:
         return jax.jit(jax.vmap(lambda *row: self._step(*row)[0]), donate_argnums=0)
 
     @functools.cached_property
-    def _together(self):
+    def _advances(self) -> dict[tuple[bool, bool], Any]:
+        """Programs by (together, quiet)."""
+
+        def all_of_it(info: Any) -> Any:
+            return info
+
+        def log_prob(info: Any) -> Any:
+            return info.log_prob
+
+        return {
+            (together, quiet): (self._together if together else self._in_turn)(log_prob if quiet else all_of_it)
+            for together in (True, False)
+            for quiet in (True, False)
+        }
+
+    def _together(self, told: Callable[[Any], Any]) -> Any:
         def advance(members: Any, slots: Array, inputs: Any, targets: Array) -> Any:
             new, infos = jax.vmap(self._step)(_take(members, slots), inputs, targets)
-            return _put(members, slots, new), infos
+            return _put(members, slots, new), told(infos)
 
         return jax.jit(advance, donate_argnums=0)
 
-    @functools.cached_property
-    def _in_turn(self):
+    def _in_turn(self, told: Callable[[Any], Any]) -> Any:
         def one(members: Any, row: Any) -> Any:
             slot, inputs, target = row
             new, info = self._step(_take(members, slot), inputs, target)
-            return _put(members, slot, new), info
+            return _put(members, slot, new), told(info)
 
         def advance(members: Any, slots: Array, inputs: Any, targets: Array) -> Any:
             return jax.lax.scan(one, members, (slots, inputs, targets))
@@ -222,6 +253,15 @@ class Fleet:
     @functools.cached_property
     def _placed(self):
         return jax.jit(_put, donate_argnums=0)
+
+    def place(self, members: Any, slots: np.ndarray, states: Any) -> Any:
+        """These stacked states, in the fleet's own form, into their slots. Uses `members` up."""
+        return self._placed(members, slots.astype(np.int32), states)
+
+    @functools.cached_property
+    def taken(self):
+        """(members, slots) -> the states in these slots, in the fleet's own form."""
+        return jax.jit(_take)
 
     @functools.cached_property
     def _predictions(self):
@@ -282,7 +322,7 @@ def _checked(keys: Any, count: int | None) -> np.ndarray:
     return slots
 
 
-def _rounds(slots: np.ndarray) -> Iterator[tuple[np.ndarray, bool]]:
+def rounds(slots: np.ndarray) -> Iterator[tuple[np.ndarray, bool]]:
     """Rows that may learn together: the first of each learner, then the second of each, and so on; the rest in turn."""
     if len(slots) and np.all(np.diff(slots) > 0):
         yield np.arange(len(slots)), True
@@ -303,5 +343,11 @@ def _rounds(slots: np.ndarray) -> Iterator[tuple[np.ndarray, bool]]:
         yield by_turn[done:], False
 
 
-def _power_of_two(count: int) -> int:
+def _padded(rows: np.ndarray, length: int) -> np.ndarray:
+    """Rows up to this length, the first one again."""
+    return np.concatenate([rows, np.broadcast_to(rows[:1], (length - len(rows), *rows.shape[1:]))])
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is not below."""
     return 1 << max(count - 1, 0).bit_length()
