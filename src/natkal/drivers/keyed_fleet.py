@@ -65,11 +65,10 @@ class KeyedFleet:
 
         Returns the log probability of each row before it was learned.
         """
-        check_stream(self.fleet.learner, inputs, targets)
-        words = words_of(ids)
-        if len(words) != len(targets):
-            raise ValueError(f"ids: {len(words)} of them for {len(targets)} targets")
-        inputs, targets = jax.tree.map(np.asarray, inputs), np.asarray(targets)
+        return self.learn_unchecked(*checked_rows(self.fleet.learner, ids, inputs, targets))
+
+    def learn_unchecked(self, words: np.ndarray, inputs: Any, targets: np.ndarray) -> np.ndarray:
+        """`learn` on values already checked, the ids as `words_of` gives them."""
         numbers = self.index.add(words)
         self._make_places()
         log_probs = np.zeros(len(numbers), self._dtype)
@@ -90,8 +89,10 @@ class KeyedFleet:
     def predict(self, ids: Any, inputs: Any) -> Prediction:
         """What the learner of `ids[i]` expects for row i; of an id never seen, what every learner starts with."""
         check_rows(inputs)
-        words = words_of(ids)
-        inputs = jax.tree.map(np.asarray, inputs)
+        return self.predict_unchecked(words_of(ids), jax.tree.map(np.asarray, inputs))
+
+    def predict_unchecked(self, words: np.ndarray, inputs: Any) -> Prediction:
+        """`predict` on values already checked, the ids as `words_of` gives them."""
         numbers = self.index.find(words)
         pieces = []
         for first in range(0, len(numbers), self._together):
@@ -269,6 +270,15 @@ class KeyedFleet:
             if int(segment) not in sizes or rows.min() < 0 or rows.max() >= sizes[int(segment)]:
                 raise StorageError(f"{path}: names a record that no segment holds")
         return header, arrays
+
+
+def checked_rows(learner: Learner, ids: Any, inputs: Any, targets: Any) -> tuple[np.ndarray, Any, np.ndarray]:
+    """Ids as words, inputs and targets as arrays on the host; refused where they cannot be learned."""
+    check_stream(learner, inputs, targets)
+    words = words_of(ids)
+    if len(words) != len(targets):
+        raise ValueError(f"ids: {len(words)} of them for {len(targets)} targets")
+    return words, jax.tree.map(np.asarray, inputs), np.asarray(targets)
 
 
 def shard_of(words: np.ndarray, shards: int) -> np.ndarray:
