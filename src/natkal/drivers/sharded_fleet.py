@@ -24,9 +24,7 @@ CHECKPOINT_ROWS = 1 << 20
 class FleetShard:
     """One worker: a keyed fleet in a folder of its own, which goes on from what was last saved there."""
 
-    def __init__(self, learner: Learner, folder: str | Path, *, hot: int, x64: bool = False):
-        if x64:
-            jax.config.update("jax_enable_x64", True)
+    def __init__(self, learner: Learner, folder: str | Path, *, hot: int):
         self.fleet = KeyedFleet(learner, folder, hot=hot)
         if (Path(folder) / MANIFEST).exists():
             self.fleet.load()

@@ -4,8 +4,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from natkal.drivers.sharded_fleet import CHECKPOINT_ROWS, FleetShard, ShardedFleet, shard_folder
 from natkal.engine.protocol import Learner
 from natkal.integrations.ray_workers import RayWorkers, connect
@@ -36,9 +34,8 @@ def ray_fleet(
         raise ValueError(f"shards: must be at least 1, got {shards}")
     ray = connect(address, "nk.ray_fleet")
     where = Path(tempfile.mkdtemp(prefix="natkal-fleet-") if folder is None else folder).absolute()
-    x64 = bool(jax.config.read("jax_enable_x64"))
 
     def make(worker: int) -> Any:
-        return FleetShard(learner, shard_folder(where, worker), hot=hot, x64=x64)
+        return FleetShard(learner, shard_folder(where, worker), hot=hot)
 
     return ShardedFleet(learner, RayWorkers(ray, make), where, shards, checkpoint_rows)

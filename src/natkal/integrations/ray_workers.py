@@ -1,20 +1,30 @@
 """Workers as actors of Ray: the `Executor` of `drivers/workers.py`."""
 
+import os
 from collections.abc import Callable
 from typing import Any
+
+import jax
 
 from natkal.drivers.workers import WorkerLost
 
 
-def connect(address: str | None, what: str) -> Any:
-    """The module `ray`, connected: to what this process is connected to, to `address`, or to a new one here."""
+def connect(address: str | None, what: str, cpus: int | None = None) -> Any:
+    """The module `ray`, connected: to what this process is connected to, to `address`, or to a new one here.
+
+    A new one here has `cpus` CPUs, as many as the machine unless given. Its workers do the work of this process, so
+    they have its priority and not the lower one that Ray gives workers.
+    """
     try:
         import ray
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{what} needs ray: pip install 'natkal[ray]'") from error
     if not ray.is_initialized():
         if address in (None, "local"):
-            ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
+            os.environ.setdefault("RAY_worker_niceness", "0")
+            ray.init(
+                address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level="error"
+            )
         else:
             ray.init(address=address, log_to_driver=False, logging_level="error")
     return ray
@@ -24,14 +34,18 @@ class RayWorkers:
     """Actors made by `make(worker)`, each with one CPU. Ray starts none of them again: `Workers` does."""
 
     def __init__(self, ray: Any, make: Callable[[int], Any]):
-        self._ray, self._make = ray, make
+        self._ray = ray
         self._actors: dict[int, Any] = {}
+        # as bytes, so that arrays of 64 bits are unpacked after the actor is set to the precision of this process
+        self._make = ray.cloudpickle.dumps(make)
+        self._x64 = bool(jax.config.read("jax_enable_x64"))
 
         class Actor:
             """Holds one worker."""
 
-            def __init__(self, make: Callable[[int], Any], worker: int):
-                self.worker = make(worker)
+            def __init__(self, make: bytes, worker: int, x64: bool):
+                jax.config.update("jax_enable_x64", x64)
+                self.worker = ray.cloudpickle.loads(make)(worker)
 
             def call(self, method: str, *arguments: Any) -> Any:
                 return getattr(self.worker, method)(*arguments)
@@ -40,7 +54,7 @@ class RayWorkers:
 
     def start(self, worker: int) -> None:
         """A new actor."""
-        self._actors[worker] = self._actor_class.remote(self._make, worker)
+        self._actors[worker] = self._actor_class.remote(self._make, worker, self._x64)
 
     def put(self, value: Any) -> Any:
         """Arrays go into Ray's object store, once however often they are sent."""

@@ -77,13 +77,12 @@ class PooledTable(TableLearner):
         return self._slots_for(len(self.keys) + 1)
 
     def make_room(self, needed: int) -> None:
-        """Twice the slots, as often as needed, with one to spare; new ones are the population."""
-        have = jax.tree.leaves(self.state)[0].shape[0]
-        size = max(have, self._slots_for(max(needed, len(self.keys) + 1)))
-        if size > have:
-            with jax.enable_x64(True):
-                more = jax.tree.map(lambda leaf: jnp.repeat(leaf[-1:], size - have, axis=0), self.state)
-                self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
+        """Twice the slots, as often as needed, with one to spare."""
+        self._grow(self._slots_for(max(needed, len(self.keys) + 1)))
+
+    def new_model(self) -> Any:
+        """The population's state, with a leading axis."""
+        return jax.tree.map(lambda leaf: leaf[-1:], self.held)
 
     def header(self) -> dict[str, Any]:
         """All that is not numbers on the device."""
