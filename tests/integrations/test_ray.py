@@ -6,12 +6,12 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import ray
 
 import natkal as nk
 from natkal.drivers.keyed_fleet import KeyedFleet
 from natkal.integrations.ray_workers import connect
 
-ray = pytest.importorskip("ray")
 SIZE = 2
 
 
