@@ -33,7 +33,7 @@ def test_a_fleet_on_ray_survives_its_actors(cluster: None, tmp_path: Path) -> No
         ids, inputs, targets = rng.permutation(64)[:40], rng.normal(size=(40, SIZE)), rng.normal(size=40)
         told = fleet.learn([f"user {one}" for one in ids], inputs, targets)
         if turn in (2, 4):
-            fleet.workers._executor.kill(turn // 2 - 1)
+            fleet.workers.executor.kill(turn // 2 - 1)
         wanted = alone.learn([f"user {one}" for one in ids], inputs, targets)
         np.testing.assert_array_equal(told.log_prob, wanted)
     assert fleet.workers.restarts >= 2

@@ -97,7 +97,7 @@ class Workers:
     """
 
     def __init__(self, executor: Executor, count: int, resumed: Callable[[int, Callable[..., Any]], int]):
-        self._executor, self._resumed = executor, resumed
+        self.executor, self._resumed = executor, resumed
         self._unwanted: set[Ticket] = set()
         self._log: list[deque[_Call]] = [deque() for _ in range(count)]
         self._next = [0] * count
@@ -117,11 +117,11 @@ class Workers:
         under_way = self._under_way[worker]
         while len(under_way) >= MOST_UNDER_WAY:
             self.wait(under_way[0], keep=True)
-        call = _Call(self._next[worker], method, tuple(self._executor.put(argument) for argument in arguments))
+        call = _Call(self._next[worker], method, tuple(self.executor.put(argument) for argument in arguments))
         self._next[worker] += 1
         self._log[worker].append(call)
         ticket = Ticket(worker, call.number)
-        self._handles[ticket] = self._executor.submit(worker, call.method, *call.arguments)
+        self._handles[ticket] = self.executor.submit(worker, call.method, *call.arguments)
         under_way.append(ticket)
         return ticket
 
@@ -144,19 +144,19 @@ class Workers:
 
     def ask(self, worker: int, method: str, *arguments: Any) -> Any:
         """The answer to a question, after all calls before it."""
-        handle = [self._executor.submit(worker, method, *arguments)]
+        handle = [self.executor.submit(worker, method, *arguments)]
 
         def current() -> Any:
             return handle[0]
 
         def again() -> None:
-            handle[0] = self._executor.submit(worker, method, *arguments)
+            handle[0] = self.executor.submit(worker, method, *arguments)
 
         return self._answer(worker, current, again)
 
     def _ask_now(self, worker: int, method: str, *arguments: Any) -> Any:
         """A question to a worker that was just started; no other one takes its place."""
-        return self._executor.result(self._executor.submit(worker, method, *arguments))
+        return self.executor.result(self.executor.submit(worker, method, *arguments))
 
     def sent(self, worker: int) -> int:
         """How many calls a worker has had in all."""
@@ -170,12 +170,12 @@ class Workers:
 
     def close(self) -> None:
         """End the workers."""
-        self._executor.close()
+        self.executor.close()
 
     def _answer(self, worker: int, current: Callable[[], Any], again: Callable[[], None] = lambda: None) -> Any:
         for _ in range(MOST_RESTARTS):
             try:
-                return self._executor.result(current())
+                return self.executor.result(current())
             except WorkerLost:
                 self._restart(worker)
                 again()
@@ -186,13 +186,13 @@ class Workers:
         for _ in range(MOST_RESTARTS):
             self.restarts += 1
             try:
-                self._executor.start(worker)
+                self.executor.start(worker)
                 first = self._resumed(worker, functools.partial(self._ask_now, worker))
             except WorkerLost:
                 continue
             for call in self._log[worker]:
                 if call.number >= first:
-                    handle = self._executor.submit(worker, call.method, *call.arguments)
+                    handle = self.executor.submit(worker, call.method, *call.arguments)
                     ticket = Ticket(worker, call.number)
                     if ticket in self._handles:
                         self._handles[ticket] = handle
