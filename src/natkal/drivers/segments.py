@@ -1,6 +1,5 @@
 """Records of one size on disk: appended, never changed, read by place; see this folder's README."""
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from natkal.drivers.storage import StorageError, sync_folder
+from natkal.drivers.storage import StorageError, array_digest, sync_folder
 
 SEGMENT_BYTES = 64 << 20
 """Size of a segment; one that is not full is kept in memory until a save."""
@@ -72,7 +71,7 @@ class Segments:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        self._digests[self._number] = hashlib.sha256(records).hexdigest()
+        self._digests[self._number] = array_digest(records)
         self._sizes[self._number] = self._filled
         self._number, self._filled = self._number + 1, 0
 
@@ -112,7 +111,7 @@ class Segments:
             records = made._records(number)
             if records.shape != (size, made.width) or records.dtype != np.uint8:
                 raise StorageError(f"{made._path(number)}: has shape {records.shape}, not {(size, made.width)}")
-            if check and hashlib.sha256(records).hexdigest() != digest:
+            if check and array_digest(records) != digest:
                 raise StorageError(f"{made._path(number)}: damaged, its SHA-256 is not the one it was written with")
         return made
 

@@ -7,7 +7,6 @@ any number of devices: each process reads the rows that it is to hold. Rows beyo
 devices up, are zeros.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import natkal
-from natkal.drivers.storage import StorageError, named_leaves, read_file, sync_folder, write_file
+from natkal.drivers.storage import StorageError, array_digest, named_leaves, read_file, sync_folder, write_file
 
 MANIFEST = "manifest.natkal"
 
@@ -48,11 +47,12 @@ def save_spread(path: Path, learner: Any, state: Any) -> Path:
             file = f"rows-{generation}-{len(pieces)}-of-{rank}.npy"
             data = np.ascontiguousarray(shard.data)
             _write_array(path / file, data)
-            digest = hashlib.sha256(data).hexdigest()
+            digest = array_digest(data)
             pieces.append([name, first, last, file, digest, list(leaf.shape), str(data.dtype)])
     listed = path / f"pieces-{generation}-{rank}.json"
     listed.write_text(json.dumps(pieces))
     _together(f"natkal pieces {generation}")
+    every = []
     if rank == 0:
         found = sorted(path.glob(f"pieces-{generation}-*.json"))
         every = [piece for file in found for piece in json.loads(file.read_text())]
@@ -87,7 +87,7 @@ def load_spread(path: Path, learner: Any) -> Any:
     for position, name in enumerate(names):
         leaf, leaves[position] = leaves[position], None
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        shape, dtype = (leaf.shape, leaf.dtype) if not is_key else (None, None)
+        shape, dtype = (tuple(leaf.shape), leaf.dtype) if not is_key else (None, None)
         sharding = leaf.sharding
         del leaf
         if name in whole and name not in saved:
@@ -105,7 +105,7 @@ def load_spread(path: Path, learner: Any) -> Any:
 
 def _reader(path: Path, name: str, pieces: list[Any], shape: tuple[int, ...], dtype: Any) -> Callable[[Any], Any]:
     """Rows of an array by their index, from the files that hold them; zeros beyond the last one."""
-    saved_shape = tuple(pieces[0][4])
+    saved_shape: tuple[int, ...] = tuple(pieces[0][4])
     if len(saved_shape) != len(shape) or saved_shape[1:] != shape[1:] or np.dtype(pieces[0][5]) != dtype:
         raise StorageError(f"{path}: array {name!r} is {pieces[0][5]} {saved_shape}, not {dtype} {shape}")
     size = shape[1] if len(shape) > 1 else min(saved_shape[0], shape[0])
@@ -154,7 +154,7 @@ def _read_array(path: Path, digest: str) -> np.ndarray:
         data = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
-    if hashlib.sha256(np.ascontiguousarray(data)).hexdigest() != digest:
+    if array_digest(data) != digest:
         raise StorageError(f"{path}: damaged, its SHA-256 is not the one it was written with")
     return data
 

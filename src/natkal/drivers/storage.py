@@ -120,6 +120,11 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return header, _arrays(path, payload)
 
 
+def array_digest(array: np.ndarray) -> str:
+    """The SHA-256 digest of an array's numbers."""
+    return hashlib.sha256(memoryview(np.ascontiguousarray(array))).hexdigest()
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames in the folder last through a power cut."""
     handle = os.open(folder, os.O_RDONLY)

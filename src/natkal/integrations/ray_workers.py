@@ -1,5 +1,6 @@
 """Workers as actors of Ray: the `Executor` of `drivers/workers.py`."""
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -23,10 +24,14 @@ def connect(address: str | None, what: str, cpus: int | None = None) -> Any:
         if address in (None, "local"):
             os.environ.setdefault("RAY_worker_niceness", "0")
             ray.init(
-                address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level="error"
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
             )
         else:
-            ray.init(address=address, log_to_driver=False, logging_level="error")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     return ray
 
 
