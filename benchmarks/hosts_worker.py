@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental.multihost_utils import sync_global_devices
 
 OUTPUTS = 8
 
@@ -23,6 +24,7 @@ def main() -> None:
     if processes > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=processes, process_id=rank)
+        sync_global_devices("all are here")  # connects all while they are close in time: gloo waits 30 s
     import natkal as nk  # after the processes have found each other
 
     rng = np.random.default_rng(0)

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from jax.experimental.multihost_utils import sync_global_devices
 
 processes, rank, port, folder, save_after = (int(a) if a.isdigit() else a for a in sys.argv[1:])
 jax.config.update("jax_enable_x64", True)
 if processes > 1:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=processes, process_id=rank)
+    sync_global_devices("all are here")  # connects all while they are close in time: gloo waits 30 s
 
 import natkal as nk  # noqa: E402  (after the processes have found each other)
 

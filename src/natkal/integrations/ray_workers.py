@@ -20,18 +20,13 @@ def connect(address: str | None, what: str, cpus: int | None = None) -> Any:
         import ray
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{what} needs ray: pip install 'natkal[ray]'") from error
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if not ray.is_initialized():
         if address in (None, "local"):
             os.environ.setdefault("RAY_worker_niceness", "0")
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
         else:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address=address, **quiet)
     return ray
 
 
