@@ -71,13 +71,14 @@ class KeyIndex:
         missing = np.flatnonzero(found < 0)
         if not len(missing):
             return found
-        fresh, first, back = np.unique(words[missing], axis=0, return_index=True, return_inverse=True)
+        fresh = words[missing]
+        first, back = _distinct(fresh)
         order = np.argsort(first)  # by first appearance
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         numbers = (self._count + rank).astype(np.int32)
-        self._append(fresh[order])
-        found[missing] = numbers[back.ravel()]
+        self._append(fresh[first[order]])
+        found[missing] = numbers[back]
         return found
 
     def _append(self, words: np.ndarray) -> None:
@@ -106,3 +107,12 @@ class KeyIndex:
             self._table[places[free]] = numbers[free]
             placed = self._table[places] == numbers
             numbers, places = numbers[~placed], (places[~placed] + 1) & mask
+
+
+def _distinct(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each different id is first, and which of these each id is; by one word where that tells all of them."""
+    one = words[:, 0] if not words[:, 1].any() else mixed(words)
+    _, first, back = np.unique(one, return_index=True, return_inverse=True)
+    if not (words[first[back]] == words).all():
+        _, first, back = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    return first, back.ravel()
