@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from natkal.drivers.cache import compilation_cache
 from natkal.drivers.workers import WorkerLost
 
 
@@ -45,6 +46,7 @@ class RayWorkers:
 
             def __init__(self, make: bytes, worker: int, x64: bool):
                 jax.config.update("jax_enable_x64", x64)
+                compilation_cache()  # an actor that is started again does not compile again
                 self.worker = ray.cloudpickle.loads(make)(worker)
 
             def call(self, method: str, *arguments: Any) -> Any:
