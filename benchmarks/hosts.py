@@ -16,6 +16,7 @@ PARTS = ("equal", "restart")
 OPTIONS = {
     "parameters": (20_000, "parameters of `equal`, a multiple of 8; the matrix has as many rows and columns"),
     "rows": (20, "rows that are learned, of 8 numbers each"),
+    "processes": ("2,4", "numbers of processes of `equal`"),
     "smaller": (2_000, "parameters of `restart`"),
 }
 MOST = 1e-12
@@ -51,20 +52,20 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.abs(one - other).max() / np.abs(other).max())
 
 
-def run_part(part: str, report: Report, parameters: int, rows: int, smaller: int) -> dict[str, Any]:
+def run_part(part: str, report: Report, parameters: int, rows: int, smaller: int, processes: str) -> dict[str, Any]:
     """One part's numbers."""
-    found = []
+    found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if part == "equal":
             alone, seconds = run_processes(1, parameters, rows, folder, "straight")
-            for processes in (2, 4):
-                report(f"hosts: {parameters:,} parameters on {processes} processes")
-                spread, own = run_processes(processes, parameters, rows, folder, "straight")
+            for count in map(int, processes.split(",")):
+                report(f"hosts: {parameters:,} parameters on {count} processes")
+                spread, own = run_processes(count, parameters, rows, folder, "straight")
                 found.append(
                     {
                         "parameters": parameters,
-                        "processes": processes,
+                        "processes": count,
                         "difference": difference(spread, alone),
                         "time_to_one_process": own / seconds,
                     }
@@ -73,14 +74,14 @@ def run_part(part: str, report: Report, parameters: int, rows: int, smaller: int
         size = smaller
         report(f"hosts: {size:,} parameters, saved on 4 processes")
         straight, _ = run_processes(4, size, rows, folder, "save")
-        for processes in (4, 2, 1):
-            after, _ = run_processes(processes, size, rows, folder, "load")
+        for count in (4, 2, 1):
+            after, _ = run_processes(count, size, rows, folder, "load")
             same = bool(np.array_equal(after, straight))
             found.append(
                 {
                     "parameters": size,
                     "saved_on": 4,
-                    "loaded_on": processes,
+                    "loaded_on": count,
                     "difference": difference(after, straight),
                     "same_bits": same,
                 }
