@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.engine import step_control as step_control
     from natkal.engine import switch as switch
     from natkal.engine import unscented as unscented
+    from natkal.integrations.ray_fleet import ray_fleet as ray_fleet
     from natkal.learners import auto as auto
     from natkal.learners import averaged as averaged
     from natkal.learners import bank as bank
@@ -85,6 +86,7 @@ _HOME = {
     "learn": "natkal.app.api",
     "load_run": "natkal.app.api",
     "auto": "natkal.learners",
+    "ray_fleet": "natkal.integrations.ray_fleet",
     "bandit": "natkal.learners.bandit",
     "bank": "natkal.learners",
     "DecisionLog": "natkal.drivers",

@@ -17,6 +17,7 @@ class Settings:
     encoding: str = "utf-8"
     decimal: str = "auto"
     key: str | None = None
+    pool: bool = False
     sequence: str | None = None
     id: str | None = None
     label_delay: int = 0

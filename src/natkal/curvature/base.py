@@ -85,6 +85,10 @@ class Alone:
         """Refused."""
         raise ValueError(f"{type(self).__name__}: a state of this structure cannot be made larger")
 
+    def replaced(self, state: Any, cov: Any) -> Any:
+        """Refused."""
+        raise ValueError(f"{type(self).__name__}: a state of this structure does not take another covariance")
+
 
 @runtime_checkable
 class Curvature(Protocol):
@@ -135,6 +139,10 @@ class Curvature(Protocol):
         independent of what was known.
         """
         raise ValueError(f"{type(self).__name__}: a state of this structure cannot be made larger")
+
+    def replaced(self, state: Any, cov: Float[Array, "p p"]) -> Any:
+        """The state with another covariance in the place of its own; a full matrix only."""
+        raise ValueError(f"{type(self).__name__}: a state of this structure does not take another covariance")
 
     def to_dense(self, state: Any) -> Float[Array, "p p"]:
         """The covariance matrix P in full."""

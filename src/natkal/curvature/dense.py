@@ -80,6 +80,10 @@ class Dense(Alone):
         whole = self.to_dense(larger).at[places[:, None], places[None, :]].set(self.to_dense(state))
         return larger._replace(cov=self.kernel_for(len(whole)).start(whole, larger.limit))
 
+    def replaced(self, state: DenseState, cov: Float[Array, "p p"]) -> DenseState:
+        """P <- cov."""
+        return state._replace(cov=self.kernel_for(len(cov)).start(cov, state.limit))
+
     def in_fleet(self, rows: int, *, kept_prior: bool) -> "Dense":
         """With the kernel for many small matrices, where no other was asked for."""
         if self.kernel is not None or self.mesh is not None:

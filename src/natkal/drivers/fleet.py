@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +11,8 @@ import numpy as np
 
 from natkal.drivers.checks import check_learner, check_stream
 from natkal.engine.protocol import Learner, Prediction
+from natkal.learners.population import Population, learned
+from natkal.models import ravel
 from natkal.typing import Array, Params
 
 FEW = 32
@@ -18,10 +20,16 @@ FEW = 32
 
 
 class FleetState(NamedTuple):
-    """Every learner's state with a leading axis, and the state that new ones start from."""
+    """Every learner's state with a leading axis, and the state that new ones start from.
+
+    `first` is the state that they started from before `pool` was called, `settled` how many observations each learner
+    had made when it was last called (none beyond its end).
+    """
 
     members: Any
     start: Any
+    first: Any
+    settled: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,7 +46,8 @@ class Fleet:
     def init(self, params: Params | None = None, key: Array | None = None) -> FleetState:
         """All learners at the same start (the model's own parameters unless given)."""
         start = self.inner.init(params, key)
-        return FleetState(members=spread(start, self.size), start=start)
+        settled = jnp.zeros(self.size, jnp.uint32)
+        return FleetState(members=spread(start, self.size), start=start, first=start, settled=settled)
 
     def update(self, state: FleetState, keys: Any, inputs: Any, targets: Any) -> tuple[FleetState, Any]:
         """Row i is learned by learner `keys[i]`; the rows of one learner in their order. `state` is used up.
@@ -60,25 +69,42 @@ class Fleet:
         size = _length(members)
         if len(slots) == size and np.array_equal(slots, np.arange(size)):
             members, infos = self._everyone(members, inputs, targets)
-            return FleetState(members=members, start=state.start), infos
+            return state._replace(members=members), infos
         inputs, targets = jax.tree.map(np.asarray, inputs), np.asarray(targets)
         order, pieces = [], []
-        for rows, together in _rounds(slots):
-            wide = _power_of_two(len(rows))
-            chosen = np.concatenate([rows, np.zeros(wide - len(rows), rows.dtype)])
-            places = np.concatenate([slots[rows], np.full(wide - len(rows), size)]).astype(np.int32)
-            advance = self._together if together else self._in_turn
-            picked = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], (inputs, targets))
-            members, infos = advance(members, places, *picked)
+        for rows, together in rounds(slots):
+            picked = jax.tree.map(lambda leaf, rows=rows: leaf[rows], (inputs, targets))
+            members, infos = self.advance(members, slots[rows], *picked, together=together)
             order.append(rows)
             pieces.append(jax.tree.map(lambda leaf, rows=rows: leaf[: len(rows)], infos))
         back = np.argsort(np.concatenate(order))
         stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[back], *pieces)
-        return FleetState(members=members, start=state.start), stacked
+        return state._replace(members=members), stacked
+
+    def advance(
+        self,
+        members: Any,
+        slots: np.ndarray,
+        inputs: Any,
+        targets: np.ndarray,
+        *,
+        together: bool,
+        quiet: bool = False,
+        least: int = 1,
+    ) -> tuple[Any, Any]:
+        """Some rows of arrays on the host, values already checked: each learner once, or in turn. Uses `members` up.
+
+        What the rows told comes with padding behind, up to a power of two of rows and at least
+        `least` of them: few different widths are few compilations. `quiet`: the log probabilities only.
+        """
+        wide, size = power_of_two(max(len(slots), least)), _length(members)
+        places = np.concatenate([slots, np.full(wide - len(slots), size)]).astype(np.int32)
+        padded = jax.tree.map(lambda leaf: _padded(leaf, wide), (inputs, targets))
+        return self._advances[together, quiet](members, places, *padded)
 
     def learn(self, state: FleetState, inputs: Any, targets: Any) -> FleetState:
         """One row for each learner, values already checked, telling nothing: the fastest way. `state` is used up."""
-        return FleetState(members=self._quietly(state.members, inputs, targets), start=state.start)
+        return state._replace(members=self._quietly(state.members, inputs, targets))
 
     def predict(self, state: FleetState, keys: Any, inputs: Any) -> Prediction:
         """What learner `keys[i]` expects for row i of `inputs`; a key never seen, what every learner starts with."""
@@ -106,7 +132,52 @@ class Fleet:
         slots = _checked(keys, _length(shard))
         members = self._grown(state, int(slots.max(initial=0)) + 1)
         placed = self._placed(members, slots.astype(np.int32), jax.vmap(self._joined)(shard))
-        return FleetState(members=placed, start=state.start)
+        return state._replace(members=placed)
+
+    def pool(self, state: FleetState) -> FleetState:
+        """The fleet as one population: new learners start from what all have learned, and the others lean on it.
+
+        Their prior becomes N(mu, T), mean and spread of the learners' parameters (`learners/population.py`). A pure
+        function of the learners' posteriors, on the host; call it now and then, such as whenever the rows have doubled.
+        Filters with a dense covariance and a constant fading only.
+        """
+        check_learner(self.learner, state)
+        learner: Any = self.inner
+        if not hasattr(learner, "believing"):
+            raise ValueError(f"pool: {type(self.learner).__name__} has no mean and covariance to pool; use nk.online")
+        means, covs = self._beliefs(state.members)
+        (now_mean, first_mean), (now_cov, first_cov) = self._beliefs(
+            jax.tree.map(lambda *leaves: jnp.stack(leaves), state.start, state.first)
+        )
+        steps = np.asarray(state.members.steps.low)
+        settled = np.zeros_like(steps)
+        settled[: len(state.settled)] = np.asarray(state.settled)
+        seen = np.flatnonzero(steps)
+        share = learner.rates.left((steps - settled)[seen].astype(float))
+        population, moved, moved_covs = learned(
+            Population(now_mean, now_cov), Population(first_mean, first_cov), means[seen], covs[seen], share
+        )
+        means[:], covs[:] = population.mean, population.cov
+        means[seen], covs[seen] = moved, moved_covs
+        start = self._believing(
+            jax.tree.map(lambda leaf: leaf[None], state.start), population.mean[None], population.cov[None]
+        )
+        return FleetState(
+            members=self._believing(state.members, means, covs),
+            start=jax.tree.map(lambda leaf: leaf[0], start),
+            first=state.first,
+            settled=jnp.asarray(steps),
+        )
+
+    def _beliefs(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Flat parameters and covariances of stacked states, in float64 on the host."""
+        both = jax.jit(jax.vmap(lambda own: (ravel(own.params), self.inner.covariance(own))))(states)
+        return np.array(both[0], np.float64), np.array(both[1], np.float64)
+
+    def _believing(self, states: Any, means: np.ndarray, covs: np.ndarray) -> Any:
+        learner: Any = self.inner
+        dtype = ravel(jax.tree.map(lambda leaf: leaf[0], states.params)).dtype
+        return jax.jit(jax.vmap(learner.believing))(states, means.astype(dtype), covs.astype(dtype))
 
     def _grown(self, state: FleetState, needed: int) -> Any:
         """Twice the learners, as often as needed."""
@@ -146,19 +217,33 @@ class Fleet:
         return jax.jit(jax.vmap(lambda *row: self._step(*row)[0]), donate_argnums=0)
 
     @functools.cached_property
-    def _together(self):
+    def _advances(self) -> dict[tuple[bool, bool], Any]:
+        """Programs by (together, quiet)."""
+
+        def all_of_it(info: Any) -> Any:
+            return info
+
+        def log_prob(info: Any) -> Any:
+            return info.log_prob
+
+        return {
+            (together, quiet): (self._together if together else self._in_turn)(log_prob if quiet else all_of_it)
+            for together in (True, False)
+            for quiet in (True, False)
+        }
+
+    def _together(self, told: Callable[[Any], Any]) -> Any:
         def advance(members: Any, slots: Array, inputs: Any, targets: Array) -> Any:
             new, infos = jax.vmap(self._step)(_take(members, slots), inputs, targets)
-            return _put(members, slots, new), infos
+            return _put(members, slots, new), told(infos)
 
         return jax.jit(advance, donate_argnums=0)
 
-    @functools.cached_property
-    def _in_turn(self):
+    def _in_turn(self, told: Callable[[Any], Any]) -> Any:
         def one(members: Any, row: Any) -> Any:
             slot, inputs, target = row
             new, info = self._step(_take(members, slot), inputs, target)
-            return _put(members, slot, new), info
+            return _put(members, slot, new), told(info)
 
         def advance(members: Any, slots: Array, inputs: Any, targets: Array) -> Any:
             return jax.lax.scan(one, members, (slots, inputs, targets))
@@ -168,6 +253,15 @@ class Fleet:
     @functools.cached_property
     def _placed(self):
         return jax.jit(_put, donate_argnums=0)
+
+    def place(self, members: Any, slots: np.ndarray, states: Any) -> Any:
+        """These stacked states, in the fleet's own form, into their slots. Uses `members` up."""
+        return self._placed(members, slots.astype(np.int32), states)
+
+    @functools.cached_property
+    def taken(self):
+        """(members, slots) -> the states in these slots, in the fleet's own form."""
+        return jax.jit(_take)
 
     @functools.cached_property
     def _predictions(self):
@@ -228,7 +322,7 @@ def _checked(keys: Any, count: int | None) -> np.ndarray:
     return slots
 
 
-def _rounds(slots: np.ndarray) -> Iterator[tuple[np.ndarray, bool]]:
+def rounds(slots: np.ndarray) -> Iterator[tuple[np.ndarray, bool]]:
     """Rows that may learn together: the first of each learner, then the second of each, and so on; the rest in turn."""
     if len(slots) and np.all(np.diff(slots) > 0):
         yield np.arange(len(slots)), True
@@ -249,5 +343,11 @@ def _rounds(slots: np.ndarray) -> Iterator[tuple[np.ndarray, bool]]:
         yield by_turn[done:], False
 
 
-def _power_of_two(count: int) -> int:
+def _padded(rows: np.ndarray, length: int) -> np.ndarray:
+    """Rows up to this length, the first one again."""
+    return np.concatenate([rows, np.broadcast_to(rows[:1], (length - len(rows), *rows.shape[1:]))])
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is not below."""
     return 1 << max(count - 1, 0).bit_length()

@@ -41,9 +41,14 @@ class StorageError(Exception):
 def save(path: str | Path, learner: Any, state: Any) -> Path:
     """Write a learner's state to a file, whole or not at all.
 
-    The file holds numbers and the learner's description, not its code: `load` needs the same learner again.
+    The file holds numbers and the learner's description, not its code: `load` needs the same learner again. A state
+    that is spread over a mesh of devices becomes a folder; every process calls `save` with one that all of them see.
     """
+    from natkal.drivers.sharded_storage import is_spread, save_spread
+
     path = Path(path)
+    if is_spread(state):
+        return save_spread(path, learner, state)
     write_file(path, {"natkal": natkal.__version__, "learner": repr(learner)}, state_arrays(state))
     return path
 
@@ -51,6 +56,10 @@ def save(path: str | Path, learner: Any, state: Any) -> Path:
 def load(path: str | Path, learner: Any) -> Any:
     """The state that `save` wrote, for the learner it was saved from; a `StorageError` says what is wrong."""
     path = Path(path)
+    if path.is_dir():
+        from natkal.drivers.sharded_storage import load_spread
+
+        return load_spread(path, learner)
     header, arrays = read_file(path)
     template = jax.eval_shape(learner.init)
     try:
@@ -109,6 +118,11 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not isinstance(header, dict):
         raise StorageError(f"{path}: its header is not a JSON object")
     return header, _arrays(path, payload)
+
+
+def array_digest(array: np.ndarray) -> str:
+    """The SHA-256 digest of an array's numbers."""
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
 def sync_folder(folder: Path) -> None:
@@ -184,6 +198,11 @@ def _is_key(leaf: Any) -> bool:
 
 def _plain(state: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else jnp.asarray(leaf), state)
+
+
+def named_leaves(state: Any) -> dict[str, Any]:
+    """Every leaf by its path, where it lies; random keys as their numbers."""
+    return _named(jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, state))
 
 
 def _named(state: Any) -> dict[str, Any]:

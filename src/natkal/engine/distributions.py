@@ -11,6 +11,10 @@ from natkal.families.base import Support
 from natkal.typing import Array, Float
 
 WIDENINGS, BISECTIONS = 10, 80
+LARGE_COUNT = 1e4
+"""Beyond, a Poisson law is normal and a negative binomial one a Gamma law, to 2e-3; the exact series would take ever
+more terms.
+"""
 NARROW = 1e-5
 """Quantiles are found to within this part of the standard deviation."""
 
@@ -22,8 +26,12 @@ def count_cdf(mean: Array, dispersion: Array, y: Array) -> Array:
     whole = jnp.where(below, 0.0, whole)
     infinite = jnp.isinf(dispersion)
     r = jnp.where(infinite, 1.0, dispersion)
-    value = jnp.where(infinite, gammaincc(whole + 1, mean), betainc(r, whole + 1, r / (r + mean)))
-    return jnp.where(below, 0.0, value)
+    large = jnp.maximum(mean, whole) > LARGE_COUNT
+    few, usual = jnp.where(large, 1.0, whole), jnp.where(large, 1.0, mean)
+    exact = jnp.where(infinite, gammaincc(few + 1, usual), betainc(r, few + 1, r / (r + usual)))
+    wide = gammainc(jnp.minimum(r, LARGE_COUNT), jnp.minimum(r, LARGE_COUNT) * (whole + 0.5) / mean)
+    limit = jnp.where(infinite, ndtr((whole + 0.5 - mean) / jnp.sqrt(mean)), wide)
+    return jnp.where(below, 0.0, jnp.where(large, limit, exact))
 
 
 def gamma_cdf(mean: Array, shape: Array, y: Array) -> Array:
@@ -75,7 +83,7 @@ def find_quantile(
     The bracket shrinks by a secant and a bisection in turn: six to ten evaluations for a smooth law, and never more
     than twice as many as bisection alone.
     """
-    narrow = 1e-3 if support == "count" else NARROW * spread
+    narrow = jnp.maximum(1e-3, NARROW * spread) if support == "count" else NARROW * spread
 
     def widen(bracket: Any) -> Any:
         low, high, below, above, turn = bracket

@@ -133,6 +133,12 @@ class KalmanLearner:
         """The posterior covariance P of the flat parameters, in full."""
         return self.curvature.to_dense(state.curvature)
 
+    def believing(self, state: KalmanState, flat: Float[Array, " p"], cov: Float[Array, "p p"]) -> KalmanState:
+        """The state with N(flat, cov) in the place of what was known of the parameters; dense curvature only."""
+        if self.prior_weight is not None:
+            raise ValueError("prior_weight: the prior that is kept cannot be replaced; leave it out")
+        return state._replace(params=self.model.unravel(flat), curvature=self.curvature.replaced(state.curvature, cov))
+
     def sample(self, state: KalmanState, key: Array) -> Params:
         """Parameters drawn from the posterior N(params, P)."""
         deviation = self.model.unravel(self.curvature.sample(state.curvature, key))

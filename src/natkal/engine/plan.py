@@ -100,7 +100,9 @@ def check_fits(model: Model, curvature: Curvature) -> None:
     """Refuse a curvature whose state alone is larger than the memory that is free, before allocating it."""
     if model.size < 10_000:  # at most 800 MB, whatever the structure
         return
-    needed, free = state_bytes(model, curvature), available_memory()
+    mesh = getattr(curvature, "mesh", None)
+    hosts = 1 if mesh is None else len({device.process_index for device in mesh.devices.flat})
+    needed, free = state_bytes(model, curvature) // hosts, available_memory()
     if needed > free:
         raise ValueError(
             f"curvature: {type(curvature).__name__} needs {readable(needed)} for {model.size:,} parameters, "
@@ -118,7 +120,7 @@ def state_bytes(model: Model, curvature: Curvature) -> int:
 
 def available_memory() -> int:
     """Free bytes on the default device, or in main memory."""
-    stats = jax.devices()[0].memory_stats()
+    stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
     try:

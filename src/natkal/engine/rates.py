@@ -42,6 +42,10 @@ class Rates(Protocol):
         """Refuse a rate too small to have any effect in this precision."""
         ...
 
+    def left(self, observations: np.ndarray) -> np.ndarray:
+        """The share of the earlier evidence that is left after so many observations; a constant fading only."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fading:
@@ -67,6 +71,12 @@ class Fading:
                 f"fading: {float(np.asarray(amount))} has no effect in {np.dtype(dtype)}, as 1 - fading rounds to 1; "
                 "use a larger one (float32 tells 1e-7 from 0), or float64 parameters"
             )
+
+    def left(self, observations: np.ndarray) -> np.ndarray:
+        """(1 - lambda)^n."""
+        if callable(self.amount):
+            raise ValueError("fading: what is left of the prior is known for a constant only, not for a schedule")
+        return (1 - np.asarray(self.amount, float)) ** observations
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,6 +114,10 @@ class LearningRate:
         """A constant eta is a fading of eta."""
         if self.constant:
             Fading(amount=self.rate).check_precision(dtype)
+
+    def left(self, observations: np.ndarray) -> np.ndarray:
+        """Refused."""
+        raise ValueError("learning_rate: what is left of the prior is known for a constant fading only; use nk.fading")
 
 
 def fading(amount: ArrayLike | Schedule = 0.0) -> Fading:

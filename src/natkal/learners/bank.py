@@ -264,6 +264,12 @@ class Bank:
         """The joint law of the outputs of several arms: those of the members, by their weights."""
         return joint_law(self, state, inputs)
 
+    def noise_units(self, noise: Any) -> Float[Array, "m v"]:
+        """The unit that each member's parameters deviate in under each law; 1 where no noise is learned."""
+        dtype = next((leaf.dtype for leaf in jax.tree.leaves(noise)), jnp.zeros(()).dtype)
+        members = jnp.arange(self.size)  # laws without a memory have no axis of members
+        return jax.vmap(lambda _, own: self.laws.units(own, dtype))(members, noise)
+
     def inflate(self, state: BankState, factor: Array) -> BankState:
         """The state with every member's covariance times `factor`."""
         members = tuple(

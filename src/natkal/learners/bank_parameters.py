@@ -56,9 +56,7 @@ def joint_law(bank: Any, state: BankState, inputs: Any) -> JointLaw:
     weights = logsumexp(by_law, axis=1)
     share = jnp.exp(by_law - jnp.where(jnp.isfinite(weights), weights, 0.0)[:, None])
     # what a member knows is in units of the noise, where its laws learn that
-    members = jnp.arange(bank.size)  # laws without a memory have no axis of members
-    units = jax.vmap(lambda _, noise: bank.laws.units(noise, share.dtype))(members, state.noise)
-    unit = jnp.sum(share * jnp.square(units), axis=1)
+    unit = jnp.sum(share * jnp.square(bank.noise_units(state.noise)), axis=1)
     return laws._replace(
         log_weights=weights - logsumexp(weights),
         cov=laws.cov * unit[:, None, None],

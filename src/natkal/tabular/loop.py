@@ -6,7 +6,7 @@ same numbers to the last bit.
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -274,6 +274,18 @@ class Pending:
             outcomes.append(whole.outcome)
             members.append(whole.members)
         return Told(tuple(outcomes), np.concatenate(members, axis=1))
+
+
+class Joined(Pending):
+    """The results of rows that were run in several parts, one behind the other."""
+
+    def __init__(self, parts: Sequence[Pending]):
+        self._parts = parts
+
+    def wait(self) -> Told:
+        """The results, once they are there, as NumPy arrays."""
+        told = [part.wait() for part in self._parts]
+        return told[0] if len(told) == 1 else jax.tree.map(lambda *leaves: np.concatenate(leaves), *told)
 
 
 def _steps_of(rows: Row, position: int, slots: Any, resets: Any) -> Steps:

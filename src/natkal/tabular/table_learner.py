@@ -6,7 +6,7 @@ has into numbers, and what it answers into what the user expects.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,22 @@ from natkal.tabular.tasks import LEVEL, Task, make_task
 
 FIRST_SLOTS = 16
 _LOOPS: dict[Any, Loop] = {}
+
+
+class Elsewhere(Protocol):
+    """Another place in which the models of a table's keys learn."""
+
+    def run(self, feed: Feed) -> Pending:
+        """Predict each row, then learn it."""
+        ...
+
+    def collect(self) -> None:
+        """Bring `TableLearner.held` up to date."""
+        ...
+
+    def replaced(self) -> None:
+        """`TableLearner.held` was set: go on from it."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +83,27 @@ class TableLearner:
         """How many classes of each target are known by now."""
         self.keys: dict[str, int] = {}
         self.room = len(self.scaled)
+        self.elsewhere: Elsewhere | None = None
+        """Where the models of the keys learn, if not here."""
         self._progress: tuple[Any, list[Progress]] | None = None
         self.size: int | None = None
         self._build()
         with jax.enable_x64(True):
-            self.state: Any = _spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
+            self.held: Any = _spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
+            """The state as it is known here."""
+
+    @property
+    def state(self) -> Any:
+        """All that was learned, from wherever it was learned."""
+        if self.elsewhere is not None:
+            self.elsewhere.collect()
+        return self.held
+
+    @state.setter
+    def state(self, new: Any) -> None:
+        self.held = new
+        if self.elsewhere is not None:
+            self.elsewhere.replaced()
 
     # -- what the learner is made of ---------------------------------------------------------------------------------
 
@@ -195,9 +227,15 @@ class TableLearner:
     ) -> Pending:
         """Predict each row, then learn it (or, with `late`, the row whose label has come by then)."""
         slots = self._slots(keys) if self.keyed else None
+        return self._run(Feed(rows, slots, resets, late, late_slots))
+
+    def _run(self, feed: Feed) -> Pending:
+        """Rows through the loop, which takes the state over."""
+        if self.elsewhere is not None:
+            return self.elsewhere.run(feed)
         with jax.enable_x64(True):
             progress = self._where()
-            self.state, pending = self.loop.run(self.state, Feed(rows, slots, resets, late, late_slots), progress)
+            self.state, pending = self.loop.run(self.state, feed, progress)
             self._progress = (self.state, progress)
         return pending
 
@@ -320,8 +358,13 @@ class TableLearner:
     @property
     def slots(self) -> int:
         """How many slots a checkpoint with these keys has."""
+        return self._slots_for(len(self.keys))
+
+    @staticmethod
+    def _slots_for(needed: int) -> int:
+        """A power of two times the first slots, at least so many."""
         slots = FIRST_SLOTS
-        while slots < len(self.keys):
+        while slots < needed:
             slots *= 2
         return slots
 
@@ -331,12 +374,19 @@ class TableLearner:
 
     def make_room(self, needed: int) -> None:
         """Twice the slots, as often as needed."""
-        have = size = jax.tree.leaves(self.state)[0].shape[0]
-        while size < needed:
-            size *= 2
+        self._grow(self._slots_for(needed))
+
+    def new_model(self) -> Any:
+        """The state of one more model, with a leading axis."""
+        return _spread(self.loop.start(), 1)
+
+    def _grow(self, size: int) -> None:
+        """So many slots at least; new ones are new models, wherever the others learn."""
+        have = jax.tree.leaves(self.held)[0].shape[0]
         if size > have:
-            more = _spread(self.loop.start(), size - have)
-            self.state = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.state, more)
+            with jax.enable_x64(True):
+                more = jax.tree.map(lambda leaf: jnp.repeat(leaf, size - have, axis=0), self.new_model())
+                self.held = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.held, more)
 
     def one(self, slot: int | None = None) -> tuple[Any, ...]:
         """The states of one model, target by target: the only one, or that of a slot."""
@@ -376,7 +426,7 @@ class TableLearner:
         for past, state in zip(made.pasts, header["pasts"], strict=True):
             past.restore(state)
         made.keys = {str(key): slot for slot, key in enumerate(header["keys"])}
-        made._progress, made.size = None, int(header["size"])
+        made._progress, made.elsewhere, made.size = None, None, int(header["size"])
         if not 0 <= made.size < len(SIZES):
             raise ValueError(f"size: no mixture has number {made.size}")
         made._build()

@@ -16,6 +16,7 @@ from natkal.app.session.pace import progress_line
 from natkal.app.session.predict_rows import load
 from natkal.app.session.session import Session
 from natkal.app.settings import Settings
+from natkal.integrations.ray_table import check_ray, on_ray
 from natkal.tabular.errors import StreamError
 
 Names = str | Sequence[str]
@@ -33,6 +34,7 @@ def learn(
     decimal: str = "auto",
     model: str = "auto",
     key: str | None = None,
+    pool: bool = False,
     past: str | int | Sequence[int] = "auto",
     budget: str | float = "auto",
     memory: str | int | None = None,
@@ -53,6 +55,7 @@ def learn(
     checkpoint_every: int | str = "30s",
     max_rejects: int | None = None,
     overwrite: bool = False,
+    ray: str | None = None,
     progress: bool | None = None,
 ) -> Run:
     """Learn a table row by row, each row predicted before it is learned from; the same as `natkal learn`.
@@ -69,6 +72,7 @@ def learn(
         decimal: Decimal sign of numbers written as text: `auto`, `.` or `,`.
         model: `auto`, `linear`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, or package.module:function.
         key: Column of keys: one model for each.
+        pool: With `key`: the models share a prior that is learned from all of them.
         past: Earlier targets as inputs: `auto`, `none`, or lags such as `[1, 2, 48]`.
         budget: `fast` runs few members, `auto` stops those that have lost, `best` runs all of them, a number is about
             how many microseconds a row may take.
@@ -90,6 +94,7 @@ def learn(
         checkpoint_every: Rows (10000) or seconds ("30s") between checkpoints, where `run` is given.
         max_rejects: Stop once more rows than this are rejected.
         overwrite: Replace the run in the folder.
+        ray: With `key`: address of a Ray cluster on which the models learn; `local` starts one here.
         progress: Show rows, rate, loss and time left on standard error; shown in a terminal and in a notebook, unless
             given.
 
@@ -104,6 +109,7 @@ def learn(
         5
     """
     with table_call():
+        check_ray(ray, key, label_delay)
         settings = Settings(
             targets=_names(target),
             task=task,
@@ -113,6 +119,7 @@ def learn(
             encoding=encoding,
             decimal=decimal,
             key=key,
+            pool=pool,
             sequence=sequence,
             id=id,
             label_delay=label_delay,
@@ -143,7 +150,7 @@ def learn(
         keep_programs()
         session, first = Session.begin(folder, settings, source)
         started = time.perf_counter()
-        with progress_line(source, shown=progress) as report:
+        with progress_line(source, shown=progress) as report, on_ray(session.learner, ray):
             session.run(source, first, checkpoint_rows=rows, checkpoint_seconds=seconds, report=report)
     return Run(session, temporary=temporary, seconds=time.perf_counter() - started, kind=table_kind(data))
 

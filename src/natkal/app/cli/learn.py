@@ -93,6 +93,7 @@ def learn(
     decimal: Annotated[Decimal, _data("auto|.|,", "Decimal sign, where a column leaves it open.")] = Decimal.auto,
     sample: Annotated[int, _data("ROWS", "Rows from which types are inferred (- waits for them).", min=1)] = 1000,
     key: Annotated[str | None, _data("COLUMN", "Column of keys: one model for each.")] = None,
+    pool: Annotated[bool, _data(None, "With --key: the models share a prior, learned from all.", "--pool")] = False,
     sequence: Annotated[
         str | None, _data("COLUMN", "Column of sequences: where it changes, a model's memory starts again.")
     ] = None,
@@ -134,6 +135,9 @@ def learn(
         str, _run("ROWS|SECONDS", "Rows (10000) or seconds (30s) between checkpoints.")
     ] = "30s",
     max_rejects: Annotated[int | None, _run("ROWS", "Stop once more rows than this are rejected.", min=0)] = None,
+    ray: Annotated[
+        str | None, _run("ADDRESS", "With --key: learn on a Ray cluster (local starts one; needs natkal[ray]).")
+    ] = None,
     # the output
     predictions: Annotated[Path | None, _output("FILE", "Write every prediction here (.csv or .jsonl).")] = None,
     level: Annotated[
@@ -162,6 +166,10 @@ def learn(
     from natkal.tabular.errors import StreamError
 
     with explained(StreamError):
+        if ray is not None:
+            from natkal.integrations.ray_table import check_ray
+
+            check_ray(ray, key if not resume else "", label_delay)
         settings = Settings(
             targets=tuple(target or ()),
             task=None if task is None else task.value,
@@ -171,6 +179,7 @@ def learn(
             encoding=encoding,
             decimal=decimal.value,
             key=key,
+            pool=pool,
             sequence=sequence,
             id=row_id,
             label_delay=label_delay,
@@ -200,6 +209,7 @@ def learn(
             with (
                 stop_on_signals(lambda number: f"stopped in the middle of a block; {hint}") as stopped,
                 stream_progress(source, rows_before, quiet=as_json) as progress,
+                _on_ray(session, ray),
                 _live_page(live) as tell,
             ):
 
@@ -296,6 +306,19 @@ def explained(error_type: type[Exception]) -> Iterator[None]:
 
         err.print(f"[red]error:[/] {escape(printable(str(error)))}", soft_wrap=True, markup=True)
         raise typer.Exit(1) from error
+
+
+@contextmanager
+def _on_ray(session: "Session", address: str | None) -> Iterator[None]:
+    """The models of the keys on a Ray cluster, where there is one."""
+    if address is None:
+        yield
+        return
+    from natkal.integrations.ray_table import check_ray, on_ray
+
+    check_ray(address, session.schema.key, session.settings.label_delay)
+    with on_ray(session.learner, address):
+        yield
 
 
 @contextmanager

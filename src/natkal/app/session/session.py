@@ -15,6 +15,7 @@ from natkal.app.reading.first_rows import look
 from natkal.app.reading.source import STDIN, RowSource
 from natkal.app.session import checkpoint, snapshot
 from natkal.app.session.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
+from natkal.app.session.make_learner import check_pool, make_learner
 from natkal.app.session.metrics import RECENT, Metrics, record
 from natkal.app.session.outputs import Appender
 from natkal.app.session.predictions import PredictionFormat
@@ -25,7 +26,7 @@ from natkal.tabular.features import Encoded, Encoder
 from natkal.tabular.loop import Pending, Row, Told
 from natkal.tabular.schema import Schema, Target
 from natkal.tabular.table import Position, Reject, Rows
-from natkal.tabular.table_learner import TableLearner, TargetShape
+from natkal.tabular.table_learner import TableLearner
 
 MAX_HELD_ROWS = 100_000
 """How many rows wait for a label that comes later under their id; the oldest give way."""
@@ -77,8 +78,9 @@ class Session:
         schema, first = look(settings, source) if looked is None else looked
         try:
             check_memory(settings)
+            check_pool(settings)
             encoder = Encoder(schema)
-            session = cls(folder, settings, encoder, make_learner(settings, encoder))
+            session = cls(folder, settings, encoder, make_learner(settings, encoder, first))
             if session.forecasts is not None:
                 check_scorable(session)
             session.files = list(source.names)
@@ -424,23 +426,6 @@ def by_classes(encoded: Encoded, learner: TableLearner, add_classes: Callable[[i
             for position in np.flatnonzero(beyond[last - first]):
                 add_classes(int(position), int(encoded.targets[last, position]) + 1)
         first = last
-
-
-def make_learner(settings: Settings, encoder: Encoder) -> TableLearner:
-    """The learner for the columns of a run."""
-    targets = [
-        TargetShape(target.task, max(len(target.classes), 2), max(len(target.classes), 2))
-        if target.classes
-        else TargetShape(target.task)
-        for target in encoder.schema.targets
-    ]
-    return TableLearner(
-        settings.options,
-        encoder.scaled.tolist(),
-        targets,
-        keyed=encoder.schema.key is not None,
-        limits=settings.predictions is not None,
-    )
 
 
 def check_memory(settings: Settings) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 import natkal
 from natkal.app.session.forecast_scores import ForecastScores
+from natkal.app.session.make_learner import table_kind
 from natkal.app.session.metrics import COLUMNS, Metrics
 from natkal.app.settings import Counts, Settings
 from natkal.drivers.storage import StorageError, check_arrays
@@ -124,7 +125,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         keyed = encoder.schema.key is not None
         _check_model(path, settings, stored)
         _check_learner(path, head["learner"], encoder, stored)
-        learner = TableLearner.from_header(
+        learner = table_kind(settings).from_header(
             settings.options, head["learner"], keyed=keyed, limits=settings.predictions is not None
         )
         if learner.keys and not keyed:
@@ -198,6 +199,7 @@ def _settings(given: Mapping[str, Any]) -> Settings:
             (value is None and "None" in kind)
             or (kind.startswith("tuple") and isinstance(value, tuple))
             or ("str" in kind and "tuple" not in kind and isinstance(value, str))
+            or ("bool" in kind and isinstance(value, bool))
             or ("int" in kind and isinstance(value, int) and not isinstance(value, bool))
             or ("float" in kind and isinstance(value, int | float) and not isinstance(value, bool))
         )

@@ -1,0 +1,56 @@
+"""The learner of a run, from its settings and its first rows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from natkal.app.settings import Settings
+from natkal.tabular.errors import StreamError
+from natkal.tabular.features import Encoder
+from natkal.tabular.pooled_table import PooledTable
+from natkal.tabular.table import Rows
+from natkal.tabular.table_learner import TableLearner, TargetShape
+
+
+def table_kind(settings: Settings) -> type[TableLearner]:
+    """A learner whose keys have nothing in common, or one whose keys are a population."""
+    return PooledTable if settings.pool else TableLearner
+
+
+def check_pool(settings: Settings) -> None:
+    """Refuse to pool what has no keys, or a model whose covariance is not kept in full."""
+    if not settings.pool:
+        return
+    if settings.key is None:
+        raise StreamError("--pool: is for a model for each key; name the column with --key")
+    if settings.model not in ("auto", "linear"):
+        raise StreamError(f"--pool: is for models with a full covariance, auto or linear; got --model {settings.model}")
+
+
+def make_learner(settings: Settings, encoder: Encoder, first: Sequence[Rows]) -> TableLearner:
+    """The learner for the columns of a run; the scales of a population are those of the first rows."""
+    targets = [
+        TargetShape(target.task, max(len(target.classes), 2), max(len(target.classes), 2))
+        if target.classes
+        else TargetShape(target.task)
+        for target in encoder.schema.targets
+    ]
+    learner = table_kind(settings)(
+        settings.options,
+        encoder.scaled.tolist(),
+        targets,
+        keyed=encoder.schema.key is not None,
+        limits=settings.predictions is not None,
+    )
+    if isinstance(learner, PooledTable):
+        learner.know_first_rows(*first_numbers(encoder, first, settings.sample))
+    return learner
+
+
+def first_numbers(encoder: Encoder, first: Sequence[Rows], sample: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Inputs, targets and keys of the first rows; the encoder itself does not see them."""
+    probe = Encoder(encoder.schema)
+    blocks = [probe.encode(rows.part(0, min(len(rows), sample))) for rows in first]
+    inputs = np.concatenate([block.inputs for block in blocks])[:sample]
+    targets = np.concatenate([block.targets for block in blocks])[:sample]
+    return inputs, targets, [key for block in blocks for key in block.keys][:sample]

@@ -1,0 +1,47 @@
+"""`natkal learn --key COLUMN --ray ADDRESS`: the models of a table's keys on actors of Ray."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from natkal.integrations.ray_workers import RayWorkers, connect
+from natkal.integrations.spread_table import SpreadTable, TableShard
+from natkal.tabular.errors import StreamError
+from natkal.tabular.table_learner import TableLearner
+
+
+@contextmanager
+def on_ray(learner: TableLearner, address: str | None) -> Iterator[None]:
+    """The learner's models on as many actors as the cluster has CPUs; here where `address` is None."""
+    if address is None:
+        yield
+        return
+    try:
+        ray = connect(address, "--ray")
+    except (ModuleNotFoundError, ConnectionError, ValueError, RuntimeError) as error:
+        raise StreamError(f"--ray {address}: {error}") from error
+    started = address == "local"
+
+    def make(worker: int) -> Any:
+        return TableShard()
+
+    count = max(int(ray.cluster_resources().get("CPU", 1)), 1)
+    spread = SpreadTable(learner, RayWorkers(ray, make), count)
+    learner.elsewhere = spread
+    try:
+        yield
+        spread.close()
+    finally:
+        learner.elsewhere = None
+        if started:
+            ray.shutdown()
+
+
+def check_ray(address: str | None, key: str | None, label_delay: int) -> None:
+    """Refuse what cannot be spread over workers."""
+    if address is None:
+        return
+    if key is None:
+        raise StreamError("--ray: is for a model for each key; name the column with --key")
+    if label_delay:
+        raise StreamError("--ray: labels that come later by --label-delay are learned in one process; leave one out")
