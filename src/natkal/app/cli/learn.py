@@ -276,6 +276,7 @@ def _prepare(
     All that can be wrong with the data is found out first, and reading begins, before JAX is imported.
     """
     from natkal.app.reading.first_rows import look
+    from natkal.app.reading.kafka.address import is_kafka
     from natkal.app.reading.open_source import open_source
     from natkal.app.session import checkpoint
     from natkal.tabular.errors import StreamError
@@ -287,6 +288,8 @@ def _prepare(
     if checkpoint.exists(run) and not overwrite:
         raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
     source = open_source(data, settings, run, until_end=until_end)
+    if is_kafka(data[0]) and not until_end:
+        err.print(f"the first {settings.sample:,} messages (--sample) say what the columns are: waiting for them")
     looked = look(settings, source)
 
     def begin() -> "tuple[Session, RowSource, list[Rows]]":

@@ -47,6 +47,7 @@ class PartitionRun:
         self._finished: set[int] = set()
         self._tell = tell
         self._stop: Callable[[], bool] = lambda: False
+        self._saved_at = time.monotonic()
         self.group = PartitionGroup(
             self.address, group_of(settings, folder), self, until_end=until_end, config=settings.kafka_config
         )
@@ -103,30 +104,33 @@ class PartitionRun:
         report: Callable[["PartitionRun"], None] = lambda run: None,
     ) -> bool:
         """Learn to the end of all partitions; False where `stop` asked to end before. Checkpoints are left."""
-        saved_at, self._stop = time.monotonic(), stop
+        self._stop = stop
         try:
-            while True:
-                for rows in self.group.read():
-                    self._take(rows)
-                    self._save_where_rows_are_due(checkpoint_rows)
-                    if stop():
-                        break
-                self._finish_complete()
-                stopping, done = stop(), self.group.done
-                if (
-                    stopping
-                    or done
-                    or (checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds)
-                ):
-                    self._save_all()
-                    saved_at = time.monotonic()
+            while not self.step(checkpoint_rows=checkpoint_rows, checkpoint_seconds=checkpoint_seconds):
                 report(self)
-                if stopping or done:
-                    return done
+            return self.group.done
         finally:
-            self.group.close()
-            for partition in list(self.sessions):
-                self.lost(partition)
+            self.close()
+
+    def step(self, *, checkpoint_rows: int | None = None, checkpoint_seconds: float | None = 30.0) -> bool:
+        """Take what has come, or wait for a moment; whether this was the end."""
+        for rows in self.group.read():
+            self._take(rows)
+            self._save_where_rows_are_due(checkpoint_rows)
+            if self._stop():
+                break
+        self._finish_complete()
+        ending = self._stop() or self.group.done
+        if ending or (checkpoint_seconds is not None and time.monotonic() - self._saved_at >= checkpoint_seconds):
+            self._save_all()
+            self._saved_at = time.monotonic()
+        return ending
+
+    def close(self) -> None:
+        """Leave the group; what was learned since the last checkpoints is forgotten."""
+        self.group.close()
+        for partition in list(self.sessions):
+            self.lost(partition)
 
     def _take(self, rows: Rows) -> None:
         assert rows.partition is not None

@@ -441,9 +441,9 @@ class Session:
         for name, path in paths.items():
             if path.resolve() in inputs:
                 raise StreamError(f"{path}: is the data itself; name another file for the {name}")
+        self.outputs |= open_topics(topics, self.settings, self.folder, self.files, kept, lambda: self.stop())
         for name, path in paths.items():
             self.outputs[name] = Appender(path, int(kept.get(name, 0)), first[name])
-        self.outputs |= open_topics(topics, self.settings, self.folder, self.files, kept, lambda: self.stop())
 
     def close_outputs(self) -> None:
         """Write no more."""

@@ -57,7 +57,7 @@ class PartitionGroup:
         self._health = Health()
         self._messages = MessageRows()
         self._buffers: dict[int, Buffer] = {}
-        self._assigned = self._closing = False
+        self._closing = False
         self._failed: StreamError | None = None
         changes = {"partition.assignment.strategy": "cooperative-sticky"}
         self._consumer = make_consumer(self._address, group, read_config(config), self._health, **changes)
@@ -73,8 +73,11 @@ class PartitionGroup:
 
     @property
     def done(self) -> bool:
-        """Whether partitions were given to this process and all of them are at their end."""
-        return self._assigned and bool(self._ends) and all(one.done for one in self._buffers.values())
+        """Whether this process has partitions and all of them are at their end.
+
+        One without any waits: it gets the partitions of a member that ends, and sees that they are at their end.
+        """
+        return bool(self._ends) and bool(self._buffers) and all(one.done for one in self._buffers.values())
 
     def finished(self, partition: int) -> bool:
         """Whether the partition's last message was given."""
@@ -139,7 +142,6 @@ class PartitionGroup:
                 )
                 wanted.append(self._kafka.TopicPartition(place.topic, place.partition, start))
             consumer.incremental_assign(wanted)
-            self._assigned = True
 
         self._guarded(take)
 
