@@ -18,6 +18,7 @@ BENCHMARKS = {
     "frontends": "benchmarks.frontends",
     "gpu": "benchmarks.gpu",
     "hostile": "benchmarks.hostile",
+    "kafka": "benchmarks.kafka",
     "kills": "benchmarks.kills",
     "latency": "benchmarks.latency",
     "learning": "benchmarks.learning",
