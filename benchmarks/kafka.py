@@ -33,8 +33,8 @@ OPTIONS = {
     "partitions": (8, "partitions of the topic"),
     "kills": (100, "members that are killed"),
     "rebalances": (20, "members that are asked to leave"),
-    "rows": (1_000_000, "rows of the part rate, linear model"),
-    "default_rows": (100_000, "rows of the part rate, default model"),
+    "rows": (1_000_000, "rows of the part rate, linear model; 0: leave it out"),
+    "default_rows": (100_000, "rows of the part rate, default model; 0: leave it out"),
     "repeats": (3, "runs of each command in the part rate, of which the fastest counts"),
     "session_ms": (3000, "after so long without a heartbeat a member is given up"),
 }
@@ -170,6 +170,8 @@ def measure_rate(
     """The same rows from a file of JSON lines, from a topic, and from a topic with a model for each partition."""
     found = []
     for model, count, options in (("linear", rows, LINEAR), ("default", default_rows, ())):
+        if not count:
+            continue
         data = folder / f"{model}.jsonl"
         data.write_text("\n".join(rows_of(0, count)) + "\n")
         with BrokerProcess({"rows": partitions, "one": 1}) as broker:
@@ -183,8 +185,8 @@ def measure_rate(
             best: dict[str, dict[str, Any]] = {}
             for turn in range(repeats):
                 for way, words in ways.items():
-                    report(f"kafka: rate, {model}, {way}, {turn + 1} of {repeats}")
                     answer = _timed(folder / f"{model}-{way}-{turn}".replace(" ", "-"), words, options)
+                    report(f"kafka: rate, {model}, {way}, {turn + 1} of {repeats}: {answer}")
                     if way not in best or answer["rate"] > best[way]["rate"]:
                         best[way] = answer
         for way, answer in best.items():

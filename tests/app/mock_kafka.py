@@ -116,5 +116,5 @@ def json_lines(columns: Sequence[str], values: Iterable[Iterable[float]]) -> lis
 
 def _library() -> Any:
     """The librdkafka that confluent-kafka brings along."""
-    folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+    folder = Path(str(confluent_kafka.__file__)).parent.parent / "confluent_kafka.libs"
     return ctypes.CDLL(str(next(folder.glob("librdkafka*"))))

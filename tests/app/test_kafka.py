@@ -49,7 +49,7 @@ def learn(folder: Path, url: str, *, stop=None, **changes) -> Session:
     folder.mkdir(exist_ok=True)
     rows = open_source([url], chosen, folder, until_end=True)
     session, first = Session.begin(folder, chosen, rows)
-    session.run(rows, first, **({"stop": lambda: stop(session)} if stop else {}))
+    session.run(rows, first, stop=lambda: stop is not None and stop(session))
     return session
 
 
@@ -219,6 +219,8 @@ def test_what_cannot_be_read_is_said(broker, tmp_path, monkeypatch):
     broker.send("deleted", ROWS[:300])
     learn(tmp_path / "deleted", broker.url("deleted"), stop=lambda session: session.counts.read >= 100)
     broker.delete_before("deleted", 0, 290)
+    with pytest.raises(StreamError, match=r"the run stands in the topic of deleted\[0\]"):
+        open_source([broker.url("said")], settings(), tmp_path, offsets={"deleted[0]": 100})
     with pytest.raises(StreamError, match=r"the broker has deleted those before 290: .* messages are missing"):
         resume(tmp_path / "deleted")
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)

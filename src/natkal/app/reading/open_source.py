@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from natkal.app.reading.kafka.address import is_kafka
+from natkal.app.reading.kafka.address import is_kafka, kafka_address
 from natkal.app.reading.kafka.source import KafkaSource
 from natkal.app.reading.source import RowSource, Source, find_files
 from natkal.app.settings import Settings
@@ -24,6 +24,10 @@ def open_source(
 ) -> RowSource:
     """The rows of DATA from where a checkpoint stands, or from the first."""
     check_data(data, settings, until_end=until_end)
+    if offsets and not (
+        is_kafka(data[0]) and any(name.startswith(f"{kafka_address(data[0]).topic}[") for name in offsets)
+    ):
+        raise StreamError(f"--resume: the run stands in the topic of {min(offsets)}, and {data[0]} is another one")
     if not is_kafka(data[0]):
         return Source(find_files(data), position, settings.encoding)
     return KafkaSource(

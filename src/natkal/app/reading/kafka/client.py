@@ -172,7 +172,7 @@ def start_of(consumer: Any, address: KafkaAddress, partition: int, kept: int | N
 
 def message_of(error: BaseException) -> str:
     """A failure of confluent-kafka in the words of librdkafka."""
-    first = error.args[0] if error.args else error
+    first: Any = error.args[0] if error.args else error
     return first.str() if hasattr(first, "str") else str(first)
 
 
