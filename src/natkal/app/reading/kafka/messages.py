@@ -15,6 +15,7 @@ MARKS = {
     b"\xc3\x01": "Avro's single-object encoding",
     b"\x00": "the mark of a schema registry (Avro, Protobuf or JSON Schema)",
 }
+BRACE = b"{"[0]
 REGISTRY_BYTES = 5
 """A byte 0 and four bytes of a schema's id stand before what a schema registry's serialiser wrote."""
 
@@ -34,8 +35,10 @@ class MessageRows:
         table = self._tables.setdefault(name, KeyTable(name))
         rejects: list[Reject] = []
         blank = 0
+        by_offset: dict[int, Any] = {}
         for message in messages:
             value, offset = message.value(), message.offset()
+            by_offset[offset] = message
             if not value or value.isspace():
                 blank += 1
                 continue
@@ -50,14 +53,14 @@ class MessageRows:
         position = Position(file=last.partition(), offset=last.offset() + 1, line=last.offset() + 1)
         rows = table.rows(rejects, blank, position)
         rows.partition = last.partition()
-        rows.messages = {message.offset(): message for message in messages}
+        rows.messages = by_offset
         rows.labels, rows.live = labels, live
         return rows
 
     def _record(self, value: bytes, name: str, offset: int) -> dict[str, Any] | str:
         if len(value) > LONGEST:
             return f"the message is longer than {LONGEST:,} bytes"
-        mark = mark_of(value)
+        mark = None if value[0] == BRACE else mark_of(value)
         if mark is None:
             return parse(value)
         reason = f"the message begins with {mark}; natkal reads JSON values"
