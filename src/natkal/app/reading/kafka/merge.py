@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-BLOCK_MESSAGES = 1024
+BLOCK_MESSAGES = 4096
 """The most messages of one partition that follow each other."""
-MAX_BUFFERED = 16 * BLOCK_MESSAGES
+MAX_BUFFERED = 4 * BLOCK_MESSAGES
 """Messages of one partition that may wait for those of others before it is paused."""
 PATIENCE_SECONDS = 5.0
 """How long the others wait for a partition that delivers nothing although it has more (its broker may be down)."""
