@@ -18,6 +18,7 @@ from natkal.app.reading.kafka.client import (
 )
 from natkal.app.reading.kafka.merge import BLOCK_MESSAGES, MAX_BUFFERED, Buffer, Merge
 from natkal.app.reading.kafka.messages import MessageRows, no_rows, partition_name
+from natkal.app.reading.read_ahead import Ahead
 from natkal.tabular.errors import StreamError
 from natkal.tabular.table import Rows
 
@@ -53,6 +54,7 @@ class KafkaSource:
         self.open_columns = True
         self.kinds: dict[str, str] = {}
         self.stop: Callable[[], bool] = lambda: False
+        self._ahead: Ahead | None = None
         self._health = Health()
         self._messages = MessageRows(label_columns)
         self._labels = None if label_topic is None else topic_beside(data, label_topic)
@@ -92,10 +94,15 @@ class KafkaSource:
         return self._merge.share()
 
     def read_ahead(self, numeric: Sequence[str]) -> None:
-        """Nothing to do: librdkafka fetches in threads of its own."""
+        """From now on, take messages apart in the background; librdkafka fetches them in threads of its own."""
+        if self._ahead is None:
+            self._ahead = Ahead(self._read)
 
     def read(self) -> Rows | None:
         """The next rows; a block without rows where none came for a while, None at the end."""
+        return self._read() if self._ahead is None else self._ahead.next()
+
+    def _read(self) -> Rows | None:
         waited_until = time.monotonic() + POLL_SECONDS
         while True:
             messages = self._merge.take()
@@ -104,7 +111,7 @@ class KafkaSource:
                 return self._messages.rows(messages, labels=labels, live=self._merge.idle)
             if self._merge.done:
                 return None
-            if time.monotonic() >= waited_until or self.stop():
+            if time.monotonic() >= waited_until:
                 self._health.check(str(self._data), lambda: self._consumer.list_topics(timeout=POLL_SECONDS))
                 return no_rows(self._data.topic)
             self._fill()
@@ -140,6 +147,8 @@ class KafkaSource:
 
     def close(self) -> None:
         """Read no more."""
+        if self._ahead is not None:
+            self._ahead.close()
         close_soon([self._consumer])
 
 
