@@ -210,9 +210,10 @@ def measure_recovery(
 ) -> dict[str, Any]:
     """Seconds until messages of all partitions reach checkpoints, with two members, after one left or was killed."""
     found, sent, portion = [], 0, 2000 * partitions
+    settling_s = 5 + 4 * session_ms / 1000  # until both members have partitions
     run = folder / "run"
     with BrokerProcess({"rows": partitions}) as broker:
-        arguments = arguments_of(broker.address, run, folder, session_ms)
+        arguments = arguments_of(broker.address, run, folder, session_ms, "--checkpoint-every", "0.5s")
         members = [Member(number, arguments, folder) for number in range(2)]
 
         def caught_up() -> float:
@@ -222,9 +223,12 @@ def measure_recovery(
             began = time.monotonic()
             while min(offsets_in(run, partitions)) < sent // partitions:
                 time.sleep(0.05)
+                if time.monotonic() - began > 120:
+                    raise RuntimeError(f"no recovery: {offsets_in(run, partitions)} of {sent // partitions}")
             return time.monotonic() - began
 
         caught_up()
+        time.sleep(settling_s)
         usual = caught_up()
         for event, words in ((signal.SIGTERM, "a member left"), (signal.SIGKILL, "a member was killed")):
             report(f"kafka: recovery, {words}")
@@ -233,6 +237,7 @@ def measure_recovery(
             found.append({"event": words, "session_s": session_ms / 1000, "seconds": seconds, "usual_s": usual})
             members[1] = Member(1, arguments, folder)
             caught_up()
+            time.sleep(settling_s)
         for member in members:
             member.stop()
     return {"title": f"Kafka: seconds until {portion:,} new messages are in checkpoints", "rows": found}
