@@ -248,6 +248,7 @@ def test_a_killed_process_learns_every_message_once(broker, tmp_path):
     assert same_arrays(learned(tmp_path / "run"), learned(tmp_path / "file"))
 
 
+@pytest.mark.slow
 def test_the_default_model_on_a_topic_is_the_one_on_a_file(broker, tmp_path):
     broker.send("default", ROWS)
     learn(tmp_path / "topic", broker.url("default"), learner="auto", model="auto")
