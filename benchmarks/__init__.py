@@ -19,6 +19,7 @@ BENCHMARKS = {
     "gpu": "benchmarks.gpu",
     "hostile": "benchmarks.hostile",
     "hosts": "benchmarks.hosts",
+    "kafka": "benchmarks.kafka",
     "kills": "benchmarks.kills",
     "latency": "benchmarks.latency",
     "learning": "benchmarks.learning",

@@ -34,7 +34,8 @@ def by_file(tmp_path_factory):
 
 
 def test_the_options_are_those_of_the_command():
-    theirs = set(inspect.signature(command).parameters) - {"resume", "report", "as_json", "row_id", "live"} | {"id"}
+    own = {"resume", "report", "as_json", "row_id", "live", "partition_models"}
+    theirs = set(inspect.signature(command).parameters) - own | {"id"}
     assert set(inspect.signature(nk.learn).parameters) - {"progress"} == theirs
 
 

@@ -35,7 +35,12 @@ class Settings:
     max_rejects: int | None = None
     predictions: str | None = None
     metrics: str | None = None
+    rejects: str | None = None
     horizon: int | None = None
+    label_topic: str | None = None
+    group: str | None = None
+    kafka_config: str | None = None
+    transactions: bool = False
 
     @property
     def options(self) -> Options:

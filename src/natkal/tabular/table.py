@@ -1,7 +1,7 @@
 """Rows as they come out of a source: columns of cells, the line each row began on, and what could not be read."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +68,8 @@ class Rows:
 
     A column is a float64 array of finite numbers or a list of cells: text, number, boolean, or None where missing.
     `blank` counts lines that hold no row; `position` is where the next rows begin.
+    Of a partition of a log, `partition` is its number, `lines` are offsets, and `messages` has the messages by offset.
+    `labels`: the rows are labels of earlier or later ones by their id. `live`: nothing more had come behind them.
     """
 
     file: str
@@ -76,6 +78,10 @@ class Rows:
     rejects: list[Reject]
     blank: int
     position: Position
+    partition: int | None = None
+    messages: Mapping[int, Any] = dataclasses.field(default_factory=dict)
+    labels: bool = False
+    live: bool = False
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -90,11 +96,10 @@ class Rows:
 
         A run can go on from `position` only when all parts have been taken.
         """
-        return Rows(
-            file=self.file,
+        return dataclasses.replace(
+            self,
             columns={name: column[first:last] for name, column in self.columns.items()},
             lines=self.lines[first:last],
             rejects=self.rejects if first == 0 else [],
             blank=self.blank if first == 0 else 0,
-            position=self.position,
         )

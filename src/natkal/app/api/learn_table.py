@@ -9,10 +9,13 @@ from typing import Any
 from natkal.app.api.answers import table_kind
 from natkal.app.api.calls import TemporaryFolder, table_call
 from natkal.app.api.run_result import Run
+from natkal.app.reading.kafka.address import is_kafka
 from natkal.app.reading.memory import open_data
+from natkal.app.reading.open_source import check_data, open_source
 from natkal.app.runtime import keep_programs
 from natkal.app.session import checkpoint
 from natkal.app.session.pace import progress_line
+from natkal.app.session.places import check_place
 from natkal.app.session.predict_rows import load
 from natkal.app.session.session import Session
 from natkal.app.settings import Settings
@@ -41,6 +44,11 @@ def learn(
     sequence: str | None = None,
     id: str | None = None,
     label_delay: int = 0,
+    label_topic: str | None = None,
+    until_end: bool = False,
+    group: str | None = None,
+    transactions: bool = False,
+    kafka_config: str | os.PathLike[str] | None = None,
     horizon: int | None = None,
     learner: str = "auto",
     prior_scale: float | None = None,
@@ -50,6 +58,7 @@ def learn(
     run: str | os.PathLike[str] | None = None,
     level: float = 0.9,
     predictions: str | os.PathLike[str] | None = None,
+    rejects: str | os.PathLike[str] | None = None,
     metrics: str | os.PathLike[str] | None = None,
     metrics_every: int | None = None,
     checkpoint_every: int | str = "30s",
@@ -62,7 +71,8 @@ def learn(
 
     Args:
         data: A pandas or polars frame, an Arrow table, a path or several, a dict of columns, or an iterable of dicts
-            (a list, a generator, a PyTorch dataset or loader; pairs (inputs, target) become columns x1, x2, ...).
+            (a list, a generator, a PyTorch dataset or loader; pairs (inputs, target) become columns x1, x2, ...), or a
+            topic, `kafka://BROKER/TOPIC`.
         target: The column to predict, or several.
         task: regression, binary, multiclass, count or positive; found out unless given.
         features: Columns to use: names, `name:kind`, or `-name` to leave one out; all of them unless given.
@@ -80,6 +90,11 @@ def learn(
         sequence: Column of sequences: where it changes, a model's memory starts again.
         id: Column of row ids: a label may come in a later row with the same id.
         label_delay: A row's label arrives this many rows after it.
+        label_topic: Of a topic: the topic of labels, by `id`.
+        until_end: Of a topic: stop at the messages that are last now; otherwise only an interrupt ends the call.
+        group: Of a topic: the consumer group, the name of the run's folder unless given.
+        transactions: What goes to topics is visible exactly once, at checkpoints.
+        kafka_config: A file of settings for the Kafka client, lines such as `security.protocol=SSL`.
         horizon: Forecast so many rows ahead after each row, and score it.
         learner: `auto` (a bank of filters with nothing to tune) or `single` (one filter).
         prior_scale: Of a single filter: prior variance of a weight, times 1/fan-in.
@@ -88,7 +103,8 @@ def learn(
         sample: Rows from which types are inferred.
         run: Folder for checkpoints, metrics and rejects; a temporary one that goes with the `Run`, unless given.
         level: Share of targets that the intervals hold, which are written to `predictions`.
-        predictions: Write every prediction to this file (.csv or .jsonl).
+        predictions: Write every prediction to this file (.csv or .jsonl) or topic (kafka://BROKER/TOPIC).
+        rejects: Write rejected rows to this file or topic; in the run unless given.
         metrics: Write the running metrics to this file.
         metrics_every: Rows per line of metrics.
         checkpoint_every: Rows (10000) or seconds ("30s") between checkpoints, where `run` is given.
@@ -135,16 +151,25 @@ def learn(
             sample=sample,
             metrics_every=metrics_every,
             max_rejects=max_rejects,
-            predictions=None if predictions is None else str(Path(predictions).absolute()),
+            predictions=None if predictions is None else check_place(os.fspath(predictions)),
+            rejects=None if rejects is None else check_place(os.fspath(rejects)),
             metrics=None if metrics is None else str(Path(metrics).absolute()),
             horizon=horizon,
+            label_topic=label_topic,
+            group=group,
+            kafka_config=None if kafka_config is None else str(Path(kafka_config).absolute()),
+            transactions=transactions,
         )
         rows, seconds = _interval(checkpoint_every) if run is not None else (None, None)
         temporary = TemporaryFolder() if run is None else None
         folder = Path(run) if temporary is None else temporary.path  # pyright: ignore[reportArgumentType]
         if checkpoint.exists(folder) and not overwrite:
             raise StreamError(f"{folder}: holds a run: overwrite=True replaces it, nk.load_run loads it")
-        source = open_data(data, settings.targets, encoding)
+        if isinstance(data, str) and is_kafka(data):
+            source = open_source([data], settings, folder, until_end=until_end)
+        else:
+            check_data([], settings, until_end=until_end)
+            source = open_data(data, settings.targets, encoding)
         folder.mkdir(parents=True, exist_ok=True)
         checkpoint.remove(folder)
         keep_programs()

@@ -16,7 +16,7 @@ from natkal.app.cli.terminal import err, out, print_json, stream_progress
 from natkal.app.stopping import stop_on_signals
 
 if TYPE_CHECKING:
-    from natkal.app.reading.source import Source
+    from natkal.app.reading.source import RowSource
     from natkal.app.session.session import Session
     from natkal.app.settings import Settings
     from natkal.tabular.table import Rows
@@ -66,7 +66,9 @@ def _in_panel(panel: str) -> Callable[..., Any]:
     return option
 
 
-_data, _model, _run, _output = map(_in_panel, ("Data and target", "Model and learning", "Run", "Output"))
+_data, _model, _run, _output, _kafka = map(
+    _in_panel, ("Data and target", "Model and learning", "Run", "Output", "Kafka")
+)
 
 
 def learn(
@@ -74,7 +76,8 @@ def learn(
         list[str] | None,
         typer.Argument(
             metavar="DATA",
-            help="CSV, JSONL, Parquet or Arrow files (.gz, .zst), a directory, - (standard input), @flights.",
+            help="CSV, JSONL, Parquet or Arrow files (.gz, .zst), a directory, - (standard input), "
+            "kafka://BROKER/TOPIC, @flights.",
         ),
     ] = None,
     # the data, and what is to be predicted
@@ -99,6 +102,19 @@ def learn(
     ] = None,
     row_id: Annotated[str | None, _data("COLUMN", "Column of row ids: labels may come later.", "--id")] = None,
     label_delay: Annotated[int, _data("ROWS", "A row's label arrives this many rows after it.", min=0)] = 0,
+    label_topic: Annotated[str | None, _kafka("TOPIC", "Topic of labels, by --id.")] = None,
+    until_end: Annotated[bool, _kafka(None, "Stop at the messages that are last now.", "--until-end")] = False,
+    partition_models: Annotated[
+        bool,
+        _kafka(None, "One model for each partition; more processes share them out.", "--partition-models"),
+    ] = False,
+    group: Annotated[str | None, _kafka("NAME", "Consumer group (default: the run's name).")] = None,
+    transactions: Annotated[
+        bool, _kafka(None, "What goes to topics is visible exactly once, at checkpoints.", "--transactions")
+    ] = False,
+    kafka_config: Annotated[
+        Path | None, _kafka("FILE", "Settings of the client: lines such as security.protocol=SSL.")
+    ] = None,
     # the model, and how it learns
     model: Annotated[
         str, _model("MODEL", "auto, linear, mlp:64,64, rnn:8, gru:8, lstm:8 or package.module:function.")
@@ -139,7 +155,12 @@ def learn(
         str | None, _run("ADDRESS", "With --key: learn on a Ray cluster (local starts one; needs natkal[ray]).")
     ] = None,
     # the output
-    predictions: Annotated[Path | None, _output("FILE", "Write every prediction here (.csv or .jsonl).")] = None,
+    predictions: Annotated[
+        str | None, _output("FILE", "Write every prediction here (.csv, .jsonl or kafka://BROKER/TOPIC).")
+    ] = None,
+    rejects: Annotated[
+        str | None, _output("FILE", "Write rejected rows here (.jsonl or kafka://BROKER/TOPIC; default: in the run).")
+    ] = None,
     level: Annotated[
         float, _output("SHARE", "Share of targets that the intervals of predictions hold.", min=0.01, max=0.999)
     ] = 0.9,
@@ -162,6 +183,7 @@ def learn(
     rows, seconds = interval(checkpoint_every)
 
     from natkal.app.runtime import command
+    from natkal.app.session.places import check_place
     from natkal.app.settings import Settings
     from natkal.tabular.errors import StreamError
 
@@ -195,11 +217,27 @@ def learn(
             sample=sample,
             metrics_every=metrics_every,
             max_rejects=max_rejects,
-            predictions=None if predictions is None else str(predictions.absolute()),
+            predictions=check_place(predictions),
             metrics=None if metrics is None else str(metrics.absolute()),
+            rejects=check_place(rejects),
             horizon=horizon,
+            label_topic=label_topic,
+            group=group,
+            kafka_config=None if kafka_config is None else str(kafka_config.absolute()),
+            transactions=transactions,
         )
-        begin = _prepare(run, settings, data, resume, overwrite)
+        if partition_models:
+            from natkal.app.cli.learn_partitions import learn_partitions
+
+            if resume or overwrite or live:
+                raise StreamError(
+                    "--partition-models: goes on where the run's folder stands; leave out --resume, --overwrite, --live"
+                )
+            learn_partitions(
+                run, settings, data or [], until_end=until_end, rows=rows, seconds=seconds, as_json=as_json
+            )
+            return
+        begin = _prepare(run, settings, data, resume, overwrite, until_end)
         with command():
             session, source, first = begin()
             if not as_json and not resume:
@@ -243,27 +281,30 @@ def learn(
 
 
 def _prepare(
-    run: Path, settings: "Settings", data: list[str] | None, resume: bool, overwrite: bool
-) -> "Callable[[], tuple[Session, Source, list[Rows]]]":
+    run: Path, settings: "Settings", data: list[str] | None, resume: bool, overwrite: bool, until_end: bool
+) -> "Callable[[], tuple[Session, RowSource, list[Rows]]]":
     """What makes the session, its source and the rows already read.
 
     All that can be wrong with the data is found out first, and reading begins, before JAX is imported.
     """
     from natkal.app.reading.first_rows import look
-    from natkal.app.reading.source import Source, find_files
+    from natkal.app.reading.kafka.address import is_kafka
+    from natkal.app.reading.open_source import open_source
     from natkal.app.session import checkpoint
     from natkal.tabular.errors import StreamError
 
     if resume and checkpoint.exists(run):
-        return lambda: _resumed(run, settings, data)
+        return lambda: _resumed(run, settings, data, until_end)
     if not data or not settings.targets:
         raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA and --target to start")
     if checkpoint.exists(run) and not overwrite:
         raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
-    source = Source(find_files(data), encoding=settings.encoding)
+    source = open_source(data, settings, run, until_end=until_end)
+    if is_kafka(data[0]) and not until_end:
+        err.print(f"the first {settings.sample:,} messages (--sample) say what the columns are: waiting for them")
     looked = look(settings, source)
 
-    def begin() -> "tuple[Session, Source, list[Rows]]":
+    def begin() -> "tuple[Session, RowSource, list[Rows]]":
         from natkal.app.session.session import Session
 
         run.mkdir(parents=True, exist_ok=True)
@@ -274,9 +315,11 @@ def _prepare(
     return begin
 
 
-def _resumed(run: Path, settings: "Settings", data: list[str] | None) -> "tuple[Session, Source, list[Rows]]":
+def _resumed(
+    run: Path, settings: "Settings", data: list[str] | None, until_end: bool
+) -> "tuple[Session, RowSource, list[Rows]]":
     """The session of the last checkpoint, which goes on where it stood."""
-    from natkal.app.reading.source import Source, find_files
+    from natkal.app.reading.open_source import open_source
     from natkal.app.session.session import Session
     from natkal.tabular.errors import StreamError
 
@@ -289,11 +332,19 @@ def _resumed(run: Path, settings: "Settings", data: list[str] | None) -> "tuple[
             f"--resume: the run was started with another --{changed[0].replace('_', '-')} "
             f"({getattr(session.settings, changed[0])!r}); leave the options out to go on as before"
         )
-    files = find_files(data) if data else session.files
+    source = open_source(
+        data or session.files,
+        session.settings,
+        run,
+        until_end=until_end,
+        position=session.position,
+        offsets=session.offsets,
+    )
+    files = source.files
     if len(files) <= session.position.file and session.position.file:
         raise StreamError(f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given")
     session.files = files
-    return session, Source(files, session.position, session.settings.encoding), []
+    return session, source, []
 
 
 @contextmanager

@@ -82,6 +82,9 @@ class MemorySource:
         self._done += count
         return Rows(self.files[0], columns, lines, [], 0, Position(0, self._done, self._done + 1))
 
+    def mark(self, offsets: Mapping[str, int]) -> None:
+        """Nothing to do: the rows are in memory."""
+
     def close(self) -> None:
         """Nothing is open."""
 

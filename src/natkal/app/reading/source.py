@@ -2,7 +2,7 @@
 
 import contextlib
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -12,6 +12,7 @@ from natkal.app.reading.csv_header import read_header
 from natkal.app.reading.csv_rows import CsvRows
 from natkal.app.reading.json_array import JsonArrayRows
 from natkal.app.reading.json_rows import JsonRows
+from natkal.app.reading.kafka.address import is_kafka
 from natkal.app.reading.lines import ByteStream, LineReader
 from natkal.app.reading.pipe import Pipe
 from natkal.app.reading.read_ahead import Ahead
@@ -63,7 +64,11 @@ class RowSource(Protocol):
         ...
 
     def read(self) -> Rows | None:
-        """The next rows, or None at the end."""
+        """The next rows, or None at the end; a block without rows where none came for a while."""
+        ...
+
+    def mark(self, offsets: Mapping[str, int]) -> None:
+        """Hear of a checkpoint, and where in each partition of a log it stands."""
         ...
 
     def close(self) -> None:
@@ -76,6 +81,8 @@ def find_files(data: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name in data:
         path = Path(name)
+        if is_kafka(name):
+            raise StreamError(f"{name}: a topic is read by natkal learn and nk.learn, and by itself")
         if name.startswith("@"):
             found.append(str(embedded(name[1:])))
         elif name == STDIN:
@@ -195,6 +202,9 @@ class Source:
             self._let_go()
             self._position = Position(self._position.file + 1, 0, 1)
         return None
+
+    def mark(self, offsets: Mapping[str, int]) -> None:
+        """Nothing to do: files are read on at a position."""
 
     def _where(self) -> str:
         return f"{printable(self.files[self._position.file])}: cannot be read behind line {self._position.line:,}"

@@ -1,6 +1,7 @@
 """Checkpoints of a run: two generations, each a file of `drivers/storage.py`, written whole or not at all."""
 
 import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from natkal.tabular.errors import CheckpointError, StreamError
 
 CURRENT = "checkpoint.nk"
 PREVIOUS = "checkpoint.previous.nk"
-NEXT = "checkpoint.next.nk"
+NEXT = f"checkpoint.next.{uuid.uuid4().hex[:8]}.nk"
+"""Of this process alone: members of a group may write to one folder."""
 
 
 def write(folder: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Path:
@@ -64,5 +66,12 @@ def exists(folder: Path) -> bool:
 
 def remove(folder: Path) -> None:
     """Take a run's checkpoints away."""
+    sweep(folder)
     for name in (CURRENT, PREVIOUS):
         (folder / name).unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Take away what writers that were killed have left unfinished. For a process that goes on with the run."""
+    for path in folder.glob("checkpoint.next.*.nk"):
+        path.unlink(missing_ok=True)

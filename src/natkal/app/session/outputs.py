@@ -1,10 +1,49 @@
 """Files a run appends to, so that a run that was killed can cut them back to its checkpoint and go on."""
 
 import contextlib
+import json
 import os
 from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
 
 from natkal.tabular.errors import StreamError
+from natkal.tabular.table import Reject, Rows
+
+
+class Output(Protocol):
+    """Something a run appends to: a file, or a topic. `kept` is what its checkpoint holds of it."""
+
+    @property
+    def path(self) -> Any:
+        """Where it is, for messages."""
+        ...
+
+    @property
+    def kept(self) -> Any:
+        """Where it ends, as JSON."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Append lines that belong to no row."""
+        ...
+
+    def write_rows(self, text: str, rows: Rows, lines: np.ndarray) -> None:
+        """Append one line for each of these rows of a block."""
+        ...
+
+    def write_reject(self, reject: Reject, rows: Rows) -> None:
+        """Append a row of a block that cannot be used."""
+        ...
+
+    def flush(self, *, sync: bool = False) -> None:
+        """Hand everything over, and with `sync` wait until it is kept."""
+        ...
+
+    def close(self) -> None:
+        """No more."""
+        ...
 
 
 class Appender:
@@ -34,6 +73,19 @@ class Appender:
         except OSError as error:
             raise self._failed(error) from error
         self.length += len(data)
+
+    @property
+    def kept(self) -> int:
+        """Bytes that belong to the run."""
+        return self.length
+
+    def write_rows(self, text: str, rows: Rows, lines: np.ndarray) -> None:
+        """Append one line for each row."""
+        self.write(text)
+
+    def write_reject(self, reject: Reject, rows: Rows) -> None:
+        """Append a reject as JSON."""
+        self.write(json.dumps(reject._asdict(), ensure_ascii=False) + "\n")
 
     def flush(self, *, sync: bool = False) -> None:
         """Hand everything to the system, and with `sync` to the disk."""

@@ -26,14 +26,21 @@ class PredictionFormat:
         self.classes = [list(target.classes) for target in targets] if classes is None else [list(c) for c in classes]
         """The classes of each target that have a column of their own: those of the first rows."""
         self.json_lines = json_lines
-        self.names = ["line"]
+        self.partitions = False
+        """Whether a row is named by partition and offset instead of a line."""
+        self._names: list[str] = []
         for target, known in zip(targets, self.classes, strict=True):
             prefix = f"{target.name}." if len(targets) > 1 else ""
-            self.names += [f"{prefix}observed", f"{prefix}predicted"]
+            self._names += [f"{prefix}observed", f"{prefix}predicted"]
             if target.classes:
-                self.names += [f"{prefix}p({name})" for name in (*known, OTHER)]
+                self._names += [f"{prefix}p({name})" for name in (*known, OTHER)]
             else:
-                self.names += [f"{prefix}{side}_{100 * level:g}" for side in ("low", "high")]
+                self._names += [f"{prefix}{side}_{100 * level:g}" for side in ("low", "high")]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return [*(("partition", "offset") if self.partitions else ("line",)), *self._names]
 
     @property
     def header(self) -> str:
@@ -41,10 +48,16 @@ class PredictionFormat:
         return "" if self.json_lines else ",".join(map(quoted, self.names)) + "\n"
 
     def write(
-        self, lines: np.ndarray, targets: Sequence[Target], outcomes: Sequence[Outcome], observed: np.ndarray
+        self,
+        lines: np.ndarray,
+        targets: Sequence[Target],
+        outcomes: Sequence[Outcome],
+        observed: np.ndarray,
+        partition: int | None = None,
     ) -> str:
         """A block of predictions as text; `targets` have the classes that are known by now."""
-        columns: list[list[str]] = [[str(line) for line in lines.tolist()]]
+        columns: list[list[str]] = [[str(partition)] * len(lines)] if self.partitions else []
+        columns.append([str(line) for line in lines.tolist()])
         for position, (target, outcome, first) in enumerate(zip(targets, outcomes, self.classes, strict=True)):
             guess = point_of(target.task, outcome)
             columns += [self._values(target, observed[:, position]), self._values(target, guess)]

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from natkal.app.reading.first_rows import look
+from natkal.app.reading.kafka.address import is_kafka
 from natkal.app.reading.source import STDIN, RowSource
 from natkal.app.session import checkpoint, snapshot
 from natkal.app.session.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
 from natkal.app.session.make_learner import check_pool, make_learner
 from natkal.app.session.metrics import RECENT, Metrics, record
-from natkal.app.session.outputs import Appender
+from natkal.app.session.outputs import Appender, Output
 from natkal.app.session.predictions import PredictionFormat
+from natkal.app.session.topics import open_topics
 from natkal.app.settings import Counts, Settings
 from natkal.tabular.clock import Clock
 from natkal.tabular.errors import Stopped, StreamError
@@ -48,20 +49,27 @@ class Session:
         self.counts = Counts()
         self.reasons: dict[str, int] = {}
         self.position = Position(0, 0, 1)
+        """Where the files are read on."""
+        self.offsets: dict[str, int] = {}
+        """The next message of each partition, where rows come from a log."""
         self.queue: deque[tuple[Row, int]] = deque()
         """Rows whose label has not come yet, with the slot of their model."""
         self.sequences: dict[str, str] = {}
         """The sequence that each key's last row belonged to (under "" where there are no keys)."""
         self.held: OrderedDict[str, np.ndarray] = OrderedDict()
         """Rows that wait for their label under their id: the past targets of each (NaN in a file's run), its inputs."""
+        self.early: OrderedDict[str, np.ndarray] = OrderedDict()
+        """Labels of a label topic that wait for their row: the targets by id."""
         self.recent_inputs = np.zeros((0, encoder.width))
         self.clock = Clock()
         """The columns that go on by themselves, for forecasts."""
         self.forecasts = None if settings.horizon is None else ForecastScores(settings.horizon)
-        self.outputs: dict[str, Appender] = {}
+        self.outputs: dict[str, Output] = {}
         self.series: list[dict[str, int | float]] = []
         """The figures of the windows that this process has closed."""
-        self._pending: deque[tuple[Pending, Encoded, tuple[Target, ...]]] = deque()
+        self._pending: deque[tuple[Pending, Encoded, tuple[Target, ...], Rows]] = deque()
+        self.stop: Callable[[], bool] = lambda: False
+        """Whether the run was asked to end: nothing is waited for much longer then."""
 
     @property
     def schema(self) -> Schema:
@@ -77,18 +85,26 @@ class Session:
         """A new run: the schema comes from the first rows (`look`), which are returned to be learned."""
         schema, first = look(settings, source) if looked is None else looked
         try:
-            check_memory(settings)
-            check_pool(settings)
-            encoder = Encoder(schema)
-            session = cls(folder, settings, encoder, make_learner(settings, encoder, first))
-            if session.forecasts is not None:
-                check_scorable(session)
-            session.files = list(source.names)
-            session.open_outputs({})
+            session = cls.start(folder, settings, schema, source.names, first)
         except StreamError:
             source.close()
             raise
         return session, first
+
+    @classmethod
+    def start(
+        cls, folder: Path, settings: Settings, schema: Schema, files: Sequence[str], first: Sequence[Rows] = ()
+    ) -> "Session":
+        """A new run on data whose columns are known."""
+        check_memory(settings)
+        check_pool(settings)
+        encoder = Encoder(schema)
+        session = cls(folder, settings, encoder, make_learner(settings, encoder, first))
+        if session.forecasts is not None:
+            check_scorable(session)
+        session.files = list(files)
+        session.open_outputs({})
+        return session
 
     @classmethod
     def resume(
@@ -101,6 +117,7 @@ class Session:
         path, header, arrays, warning = found
         session = cls.restored(path, header, arrays, folder, model)
         if open_outputs:
+            checkpoint.sweep(folder)
             session.open_outputs(header["outputs"])
         return session, warning
 
@@ -112,15 +129,16 @@ class Session:
         kept = snapshot.read(path, header, arrays, model)
         session = cls(folder, kept.settings, kept.encoder, kept.learner)
         session.files, session.counts, session.reasons = kept.files, kept.counts, kept.reasons
-        session.position, session.sequences = kept.position, kept.sequences
-        session.queue, session.held, session.recent_inputs = kept.queue, kept.held, kept.recent_inputs
+        session.position, session.offsets, session.sequences = kept.position, kept.offsets, kept.sequences
+        session.queue, session.held, session.early = kept.queue, kept.held, kept.early
+        session.recent_inputs = kept.recent_inputs
         session.metrics, session.clock, session.forecasts = kept.metrics, kept.clock, kept.forecasts
         session.format = session._format(session.schema.targets, kept.predicted)
         return session
 
     def _format(self, targets: Sequence[Target], classes: Sequence[Sequence[str]] | None) -> PredictionFormat:
-        wanted = self.settings.predictions
-        json_lines = bool(wanted and "json" in Path(wanted).suffix)
+        wanted = self.settings.predictions or ""
+        json_lines = is_kafka(wanted) or "json" in Path(wanted).suffix
         return PredictionFormat(targets, classes, json_lines=json_lines, level=self.settings.level)
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -137,34 +155,43 @@ class Session:
     ) -> bool:
         """Learn to the end of the source; False where `stop` asked to end before. A checkpoint is left either way."""
         source.read_ahead(self.schema.all_numbers)
-        source.stop = stop
+        source.stop = self.stop = stop
         saved_at, saved_rows = time.monotonic(), self.counts.read
         try:
             self.save()
             for rows in _chain(first, source):
-                earlier = len(self._pending)
-                self.take(rows)
-                for _ in range(min(earlier, len(self._pending))):
-                    self._settle()  # these were learned while the rows just taken were read
+                self.advance(rows)
                 due = checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds
                 due = due or (checkpoint_rows is not None and self.counts.read - saved_rows >= checkpoint_rows)
                 stopping = stop()
-                if due or stopping:
+                if (due and self.counts.read > saved_rows) or stopping:
                     self.save()
+                    source.mark(self.offsets)
                     saved_at, saved_rows = time.monotonic(), self.counts.read
                 report(self)
                 if stopping:
                     return False
-                self._check_rejects()
-            self._finish()
+                self.check_rejects()
+            self.finish()
+            source.mark(self.offsets)
         except Stopped:
             self.save()
             return False
         finally:
             source.close()
-            for output in self.outputs.values():
-                output.close()
+            self.close_outputs()
         return True
+
+    def advance(self, rows: Rows) -> None:
+        """Take some rows, and write what is known by then of the rows before them."""
+        if not rows.read:
+            return
+        earlier = len(self._pending)
+        self.take(rows)
+        for _ in range(min(earlier, len(self._pending))):
+            self._settle()  # these were learned while the rows just taken were read
+        if rows.live:
+            self._settle_all()
 
     def take(self, rows: Rows) -> None:
         """Some rows: those before a column that is new, then the others."""
@@ -187,11 +214,15 @@ class Session:
 
     def _take(self, rows: Rows) -> None:
         encoded = self.encoder.encode(rows)
-        self._tell_clock(rows, encoded)
+        if not rows.labels:
+            self._tell_clock(rows, encoded)
         self.counts.read += rows.read
         self.counts.skipped += rows.blank
-        self._reject(encoded.rejects)
-        self.position = rows.position
+        self._reject(encoded.rejects, rows)
+        if rows.partition is None:
+            self.position = rows.position
+        else:
+            self.offsets[rows.file] = rows.position.offset
         if self.settings.id:
             encoded = self._match_ids(rows, encoded)
         present = ~np.isnan(encoded.targets).all(axis=1)
@@ -199,7 +230,7 @@ class Session:
         self.counts.learned += learned
         self.counts.skipped += len(encoded.inputs) - learned
         for part in by_classes(encoded, self.learner, self._add_classes):
-            self._learn(part)
+            self._learn(part, rows)
         if self.forecasts is not None:
             self._forecast(self.forecasts, encoded)
         if rows.file == STDIN:
@@ -225,7 +256,7 @@ class Session:
         self._settle_all()
         self.learner.add_classes(position, count)
 
-    def _learn(self, encoded: Encoded) -> None:
+    def _learn(self, encoded: Encoded, of: Rows) -> None:
         resets = self.resets(encoded)
         targets = self.schema.targets
         delay = self.settings.label_delay
@@ -235,15 +266,15 @@ class Session:
         else:
             rows, late, late_slots = self._delayed(encoded)
             pending = self.learner.learn(rows, keys=encoded.keys, late=late, late_slots=late_slots)
-        self._pending.append((pending, encoded, targets))
+        self._pending.append((pending, encoded, targets, of))
 
     def _settle(self) -> None:
         """Wait for the oldest block, and write what it says, window by window."""
-        pending, block, targets = self._pending.popleft()
+        pending, block, targets, rows = self._pending.popleft()
         told = pending.wait()
-        if "predictions" in self.outputs:
-            text = self.format.write(block.lines, targets, told.outcomes, block.targets)
-            self.outputs["predictions"].write(text)
+        if "predictions" in self.outputs and not rows.labels:
+            text = self.format.write(block.lines, targets, told.outcomes, block.targets, rows.partition)
+            self.outputs["predictions"].write_rows(text, rows, block.lines)
         self.score(block.inputs, block.targets, targets, told)
 
     def score(self, inputs: np.ndarray, observed: np.ndarray, targets: tuple[Target, ...], told: Told) -> None:
@@ -277,14 +308,15 @@ class Session:
         cells = [repr(figures[name]) if name in figures else "" for name in self.metrics.names]
         self.outputs["metrics"].write(",".join(cells) + "\n")
 
-    def _reject(self, rejects: list[Reject]) -> None:
+    def _reject(self, rejects: list[Reject], rows: Rows) -> None:
         for reject in rejects:
             kind = reject.reason.partition(":")[0] if reject.reason.startswith("column") else reject.reason
             self.reasons[kind] = self.reasons.get(kind, 0) + 1
-            self.outputs["rejects"].write(json.dumps(reject._asdict(), ensure_ascii=False) + "\n")
+            self.outputs["rejects"].write_reject(reject, rows)
         self.counts.rejected += len(rejects)
 
-    def _check_rejects(self) -> None:
+    def check_rejects(self) -> None:
+        """Stop a run with more rejects than it may have."""
         limit = self.settings.max_rejects
         if limit is not None and self.counts.rejected > limit:
             self.save()
@@ -298,9 +330,10 @@ class Session:
         found = []
         if self.counts.read and self.counts.rejected > LOUD_SHARE * self.counts.read:
             reason = max(self.reasons, key=lambda name: self.reasons[name])
+            place = self.settings.rejects or self.folder / "rejects.jsonl"
             found.append(
                 f"{self.counts.rejected / self.counts.read:.1%} of the rows were rejected, most often: {reason}; "
-                f"see {self.folder / 'rejects.jsonl'}, and --features, --task or --classes to say what a column is"
+                f"see {place}, and --features, --task or --classes to say what a column is"
             )
         refused = self.learner.refused
         if refused > LOUD_SHARE * self.counts.learned:
@@ -353,18 +386,28 @@ class Session:
         assert self.settings.id is not None
         lines = {int(line): row for row, line in enumerate(rows.lines)}
         column = rows.columns.get(self.settings.id)
-        inputs, past = encoded.inputs.copy(), self.learner.past_columns
+        inputs, targets, past = encoded.inputs.copy(), encoded.targets.copy(), self.learner.past_columns
+        known = np.ones(len(inputs), bool)
         for row, line in enumerate(encoded.lines):
             name = "" if column is None else str(column[lines[int(line)]])
-            if np.isnan(encoded.targets[row]).all():
+            if rows.labels and name not in self.held:
+                known[row] = False
+                self.early[name] = targets[row]
+                if len(self.early) > MAX_HELD_ROWS:
+                    self.early.popitem(last=False)
+            elif not rows.labels and name in self.early:
+                targets[row] = self.early.pop(name)
+            elif np.isnan(targets[row]).all():
                 self.held[name] = np.concatenate([np.full(past, np.nan), inputs[row]])
                 if len(self.held) > MAX_HELD_ROWS:
                     self.held.popitem(last=False)
             elif name in self.held:
                 inputs[row] = _wider(self.held.pop(name)[None, past:], inputs.shape[1])[0]
-        return encoded._replace(inputs=inputs, rejects=[])
+        whole = encoded._replace(inputs=inputs, targets=targets, rejects=[])
+        self.counts.skipped += int((~known).sum())
+        return whole if known.all() else rows_of(whole, np.flatnonzero(known))
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """The end: labels still under way arrive, and the last window is written as far as it goes."""
         self._settle_all()
         if self.queue:
@@ -384,23 +427,34 @@ class Session:
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 
-    def open_outputs(self, lengths: Mapping[str, int]) -> None:
-        """The files the run appends to, each cut back to its length."""
+    def open_outputs(self, kept: Mapping[str, Any]) -> None:
+        """What the run appends to: files, each cut back to its length, and topics."""
         paths = {"rejects": self.folder / "rejects.jsonl", "metrics": self.folder / "metrics.csv"}
-        if self.settings.metrics:
-            paths["metrics"] = Path(self.settings.metrics)
-        if self.settings.predictions:
-            paths["predictions"] = Path(self.settings.predictions)
+        topics: dict[str, str] = {}
+        for name in ("metrics", "rejects", "predictions"):
+            place = getattr(self.settings, name)
+            if place and is_kafka(place):
+                topics[name] = place
+                paths.pop(name, None)
+            elif place:
+                paths[name] = Path(place)
+        self.format.partitions = any(map(is_kafka, self.files))
         if self.forecasts is not None:
             paths["forecasts"] = self.folder / "forecasts.csv"
         first = {"metrics": _csv_line(self.metrics.names), "predictions": self.format.header, "rejects": ""}
         first["forecasts"] = FILE_HEADER
-        inputs = {Path(name).resolve() for name in self.files if name != STDIN}
+        inputs = {Path(name).resolve() for name in self.files if name != STDIN and not is_kafka(name)}
         for name, path in paths.items():
             if path.resolve() in inputs:
                 raise StreamError(f"{path}: is the data itself; name another file for the {name}")
+        self.outputs |= open_topics(topics, self.settings, self.folder, self.files, kept, lambda: self.stop())
         for name, path in paths.items():
-            self.outputs[name] = Appender(path, int(lengths.get(name, 0)), first[name])
+            self.outputs[name] = Appender(path, int(kept.get(name, 0)), first[name])
+
+    def close_outputs(self) -> None:
+        """Write no more."""
+        for output in self.outputs.values():
+            output.close()
 
     def save(self) -> Path:
         """A checkpoint of everything up to the last row taken, its output files on disk before it."""
@@ -460,13 +514,14 @@ def _chain(first: list[Rows], source: RowSource) -> Iterator[Rows]:
         yield rows
 
 
-def rows_of(encoded: Encoded, rows: slice) -> Encoded:
+def rows_of(encoded: Encoded, rows: slice | np.ndarray) -> Encoded:
     """Some of the rows."""
+    places = range(len(encoded.lines))[rows] if isinstance(rows, slice) else rows.tolist()
     return encoded._replace(
         inputs=encoded.inputs[rows],
         targets=encoded.targets[rows],
-        keys=encoded.keys[rows],
-        sequences=encoded.sequences[rows],
+        keys=[encoded.keys[place] for place in places] if encoded.keys else [],
+        sequences=[encoded.sequences[place] for place in places] if encoded.sequences else [],
         lines=encoded.lines[rows],
         rejects=[],
     )

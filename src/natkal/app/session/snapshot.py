@@ -27,7 +27,7 @@ from natkal.tabular.table_learner import TableLearner
 if TYPE_CHECKING:
     from natkal.app.session.session import Session
 
-FORMAT = 2
+FORMAT = 3
 OPEN_ENDED = ("metrics.open", "metrics.recent", "recent_inputs")
 """Arrays whose number of rows only they themselves know."""
 F8 = np.dtype("<f8")
@@ -47,9 +47,11 @@ class Kept(NamedTuple):
     counts: Counts
     reasons: dict[str, int]
     position: Position
+    offsets: dict[str, int]
     sequences: dict[str, str]
     queue: deque[tuple[Row, int]]
     held: OrderedDict[str, np.ndarray]
+    early: OrderedDict[str, np.ndarray]
     recent_inputs: np.ndarray
     clock: Clock
     forecasts: ForecastScores | None
@@ -69,9 +71,11 @@ def header(session: "Session") -> dict[str, Any]:
         "counts": dataclasses.asdict(session.counts),
         "reasons": session.reasons,
         "position": list(session.position),
-        "outputs": {name: output.length for name, output in session.outputs.items()},
+        "offsets": session.offsets,
+        "outputs": {name: output.kept for name, output in session.outputs.items()},
         "sequences": session.sequences,
         "held": list(session.held),
+        "early": list(session.early),
         "queued": [slot for _, slot in session.queue],
         "members": session.metrics.members,
         "predicted": session.format.classes,
@@ -97,6 +101,7 @@ def arrays(session: "Session") -> dict[str, np.ndarray]:
         "held": np.stack([_wide(row, width) for row in session.held.values()])
         if session.held
         else np.zeros((0, width)),
+        "early": np.stack([*session.early.values()]) if session.early else np.zeros((0, len(session.schema.targets))),
         "queue": _packed(session),
         **session.learner.arrays(),
     }
@@ -134,6 +139,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         members = [_text(name) for name in head["members"]]
         metrics = Metrics(encoder.schema.targets, members, settings.metrics_every)
         metrics.row = _whole(head["metrics"]["row"])
+        early = [_text(name) for name in head["early"]]
         held, queued = [_text(name) for name in head["held"]], [_whole(slot) for slot in head["queued"]]
         found = head["metrics"]["targets"]
         totals = [
@@ -141,12 +147,17 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         ]
         counts = Counts(**{name: _whole(value) for name, value in head["counts"].items()})
         position = Position(*(_whole(value) for value in head["position"]))
+        offsets = _texts(head["offsets"], _whole)
         files = [_text(name) for name in head["files"]]
         reasons, sequences = _texts(head["reasons"], _whole), _texts(head["sequences"], _text)
-        if len(totals) != len(metrics.parts) or len(predicted) != len(metrics.parts) or len(set(held)) != len(held):
+        if (
+            len(totals) != len(metrics.parts)
+            or len(predicted) != len(metrics.parts)
+            or any(len(set(names)) != len(names) for names in (held, early))
+        ):
             raise ValueError("its parts do not fit together")
         clock = Clock({_text(key): _tails(columns) for key, columns in head["clock"].items()})
-        template = _template(encoder, learner, metrics, stored, len(held), len(queued))
+        template = _template(encoder, learner, metrics, stored, len(held), len(queued), len(early))
         forecasts = None
         if settings.horizon is not None:
             if not 1 <= settings.horizon <= MAX_HORIZON:
@@ -178,9 +189,11 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         counts=counts,
         reasons=reasons,
         position=position,
+        offsets=offsets,
         sequences=sequences,
         queue=_unpacked(learner, stored["queue"], queued),
         held=OrderedDict(zip(held, stored["held"].copy(), strict=True)),
+        early=OrderedDict(zip(early, stored["early"].copy(), strict=True)),
         recent_inputs=stored["recent_inputs"].copy(),
         clock=clock,
         forecasts=forecasts,
@@ -201,6 +214,7 @@ def _settings(given: Mapping[str, Any]) -> Settings:
             or ("str" in kind and "tuple" not in kind and isinstance(value, str))
             or ("bool" in kind and isinstance(value, bool))
             or ("int" in kind and isinstance(value, int) and not isinstance(value, bool))
+            or ("bool" in kind and isinstance(value, bool))
             or ("float" in kind and isinstance(value, int | float) and not isinstance(value, bool))
         )
         if not good:
@@ -234,7 +248,13 @@ def _check_learner(path: Path, head: Mapping[str, Any], encoder: Encoder, stored
 
 
 def _template(
-    encoder: Encoder, learner: TableLearner, metrics: Metrics, stored: Mapping[str, np.ndarray], held: int, queued: int
+    encoder: Encoder,
+    learner: TableLearner,
+    metrics: Metrics,
+    stored: Mapping[str, np.ndarray],
+    held: int,
+    queued: int,
+    early: int,
 ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     """Name, shape and dtype of every array this session's checkpoint has."""
     columns = COLUMNS * len(metrics.parts) + len(metrics.members)
@@ -244,6 +264,7 @@ def _template(
         "metrics.recent": ((rows["metrics.recent"], columns), F8),
         "recent_inputs": ((rows["recent_inputs"], encoder.width), F8),
         "held": ((held, learner.past_columns + encoder.width), F8),
+        "early": ((early, len(encoder.schema.targets)), F8),
         "queue": ((queued, _queue_width(learner)), F8),
         **learner.template(),
     }
