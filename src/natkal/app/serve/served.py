@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from natkal.app.serve.requests import Request
-from natkal.app.session.outputs import Appender
+from natkal.app.session.outputs import Output
 from natkal.tabular.loop import Told
 from natkal.tabular.schema import Schema, Target
 
@@ -78,7 +78,7 @@ class Served(Protocol):
         ...
 
     @property
-    def outputs(self) -> Sequence[Appender]:
+    def outputs(self) -> Sequence[Output]:
         """Files that grow, cut back to their length in a checkpoint that is restored."""
         ...
 

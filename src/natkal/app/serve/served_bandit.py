@@ -11,7 +11,7 @@ from natkal.app.serve.requests import DECIDE, REWARD, Limits, Request, check_nam
 from natkal.app.serve.rows import Refused, read_id
 from natkal.app.serve.served import Log
 from natkal.app.session.decisions import DecisionSession
-from natkal.app.session.outputs import Appender
+from natkal.app.session.outputs import Output
 from natkal.tabular.errors import StreamError
 from natkal.tabular.loop import Told
 from natkal.tabular.schema import Schema, Target
@@ -91,7 +91,7 @@ class ServedBandit:
         return self.session.counts.rewarded + self.session.counts.logged
 
     @property
-    def outputs(self) -> Sequence[Appender]:
+    def outputs(self) -> Sequence[Output]:
         """None: decisions are in the answers and in the log."""
         return ()
 

@@ -14,7 +14,7 @@ from natkal.app.serve.served import Log
 from natkal.app.serve.work import Block, Work, told_of
 from natkal.app.session import snapshot
 from natkal.app.session.metrics import record
-from natkal.app.session.outputs import Appender
+from natkal.app.session.outputs import Output
 from natkal.app.session.session import Session
 from natkal.tabular.live_table import Reader
 from natkal.tabular.loop import Told
@@ -94,7 +94,7 @@ class ServedTable:
         return self.session.counts.learned
 
     @property
-    def outputs(self) -> Sequence[Appender]:
+    def outputs(self) -> Sequence[Output]:
         """The files of the run."""
         return list(self.session.outputs.values())
 

@@ -199,6 +199,8 @@ class PartitionRun:
 
 def check_partition_settings(settings: Settings) -> None:
     """Refuse what cannot be shared out among partitions."""
+    if settings.pool:
+        raise StreamError("--partition-models: each partition has a model of its own; leave out --pool")
     if settings.label_topic is not None:
         raise StreamError(
             "--partition-models: labels of another topic may be another member's; write them into the topic itself, "
