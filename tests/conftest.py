@@ -8,7 +8,11 @@ os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "0")  # commands would kee
 import jax
 import pytest
 
-collect_ignore = ["curvature/sharded_worker.py", "docs/run_pages.py"]  # programs of their own
+collect_ignore = [
+    "curvature/sharded_worker.py",
+    "docs/run_pages.py",
+    "drivers/hosts_worker.py",
+]  # programs of their own
 
 FLOAT64 = os.environ.get("NATKAL_DTYPE", "float64") == "float64"
 jax.config.update("jax_enable_x64", FLOAT64)

@@ -77,7 +77,7 @@ def condense(folder: Path) -> None:
 
     Streams that the folder does not have stay as they are.
     """
-    before = kept()
+    before = kept() if KEPT.exists() else {"streams": {}, "versions": []}
     streams, versions = before["streams"], set(before["versions"])
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())

@@ -136,7 +136,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing may catch it."""
 
 
-@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+@pytest.mark.parametrize("ending", ["csv", pytest.param("csv.gz", marks=pytest.mark.slow)])
 def test_killed_anywhere_and_resumed_the_bits_are_the_same(tmp_path, monkeypatch, small_chunks, ending):
     """Twenty kills at random points of the code that writes, reads and learns, each leaving what a kill leaves."""
     values = table(500)
@@ -217,7 +217,7 @@ def test_more_rows_later_go_on_where_the_run_ended(tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model": "gru:2", "sequence": "s"},
+        pytest.param({"model": "gru:2", "sequence": "s"}, marks=pytest.mark.slow),
         {"model": "gru:2", "sequence": "s", "key": "k"},
         {"key": "k", "label_delay": 4},
         {"learner": "auto", "budget": "fast"},

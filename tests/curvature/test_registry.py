@@ -67,7 +67,7 @@ def test_update_equals_its_definition(entry: Entry, kept: bool, prior_kind: str,
         np.testing.assert_allclose(result.step, expected_step, **close)
         np.testing.assert_allclose(to_dense(result.state), reference.cov, **close)
         state = result.state
-    vector, rows = rng.normal(size=P), rng.normal(size=(2, P))
+    vector, rows = jnp.asarray(rng.normal(size=P)), jnp.asarray(rng.normal(size=(2, P)))
     solved, squared = jax.jit(lambda state: (curvature.solve(state, vector), curvature.quadratic(state, rows)))(state)
     np.testing.assert_allclose(solved, reference.cov @ vector, **close)
     np.testing.assert_allclose(squared, rows @ reference.cov @ rows.T, **close)

@@ -19,6 +19,7 @@ def make_learner() -> nk.Learner:
     return nk.online(model, prior_cov=1.0)
 
 
+@pytest.mark.slow
 def test_workers_that_die_change_no_bit(tmp_path: Path) -> None:
     learner, rng = make_learner(), np.random.default_rng(0)
     alone = KeyedFleet(learner, tmp_path / "alone", hot=64)

@@ -59,11 +59,16 @@ def test_the_first_rows_are_learned_together_and_a_missing_target_is_only_predic
     assert not bool(info.observed)
     assert float(info.log_prob) == 0.0
     assert int(state.rows) == 1
+    learned, _ = nk.run(linear, linear.init(), data[0][:16], data[1][:16])
+    assert int(linear.best(learned)[1].steps) == 16
+
+
+@pytest.mark.slow
+def test_a_pruned_learner_goes_on(linear, data):
+    state, _ = linear.step(linear.init(), data[0][0], data[1][0])
     small, pruned = linear.prune(state, 1)
     assert small.bank.size == 1
     assert bool(jnp.isfinite(small.step(pruned, data[0][2], data[1][2])[1].log_prob))
-    learned, _ = nk.run(linear, linear.init(), data[0][:16], data[1][:16])
-    assert int(linear.best(learned)[1].steps) == 16
 
 
 def test_a_formula_in_its_own_units_is_left_alone(data):

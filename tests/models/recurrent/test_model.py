@@ -100,7 +100,7 @@ def test_a_cell_that_declares_nothing_learns_the_same(stream, rtol) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["lru", "rtu"])
+@pytest.mark.parametrize("name", ["lru", pytest.param("rtu", marks=pytest.mark.slow)])
 def test_traces_learn_what_the_whole_matrix_learns(name, stream, rtol) -> None:
     """Under a curvature with a block for each unit, diagonal() and rtrl() are one learner; forecasts are too."""
     traces = nk.recurrent_network(
