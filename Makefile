@@ -8,6 +8,8 @@ DOCS_READY := $(VENV)/.docs-ready
 # stays with one worker, and optimisation is left out.
 WORKERS ?= 3
 ONE_THREAD := --xla_cpu_multi_thread_eigen=false
+UNOPTIMISED := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
+               --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 PYTEST := NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
           $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 SHAPES := --jaxtyping-packages=natkal,beartype.beartype
@@ -28,9 +30,9 @@ verify: $(READY)  ## run the paper's theorems on the built-in models
 
 test: lint  ## all checks: lint, types, import contract, tests in float64 and in float32
 	@echo "== tests, float64"
-	@NATKAL_DTYPE=float64 XLA_FLAGS="$(ONE_THREAD) --xla_backend_optimization_level=0" $(PYTEST) -m "not slow" --doctest-modules tests src README.md
+	@NATKAL_DTYPE=float64 XLA_FLAGS="$(ONE_THREAD) $(UNOPTIMISED)" $(PYTEST) -m "not slow" --doctest-modules tests src README.md
 	@echo "== tests, float32"
-	@NATKAL_DTYPE=float32 XLA_FLAGS="$(ONE_THREAD) --xla_backend_optimization_level=0" $(PYTEST) $(SHAPES) -m "not slow" $(NUMERIC)
+	@NATKAL_DTYPE=float32 XLA_FLAGS="$(ONE_THREAD) $(UNOPTIMISED)" $(PYTEST) $(SHAPES) -m "not slow" $(NUMERIC)
 
 lint: $(READY)  ## ruff, pyright and the import contract
 	@echo "== ruff"
@@ -49,7 +51,7 @@ matrix_run = echo "== $(2) with $(3)"; \
 	test -x $(1)/bin/python || $(call interpreter,$(2)) -m venv $(1); \
 	$(1)/bin/python -m pip install -qq --disable-pip-version-check --upgrade --editable '.[test]' $(3) && \
 	$(1)/bin/python -c "import sys, jax; print(sys.version.split()[0], 'jax', jax.__version__)" && \
-	NATKAL_DTYPE=float64 NPROC=1 OMP_NUM_THREADS=1 XLA_FLAGS="$(ONE_THREAD) --xla_backend_optimization_level=0" \
+	NATKAL_DTYPE=float64 NPROC=1 OMP_NUM_THREADS=1 XLA_FLAGS="$(ONE_THREAD) $(UNOPTIMISED)" \
 	$(1)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile $(MATRIX)
 interpreter = $(or $(lastword $(sort $(wildcard $(HOME)/.pyenv/versions/*/bin/$(1)))),$(1))
 
