@@ -169,3 +169,15 @@ def test_a_column_of_categories_is_one_even_if_it_holds_numbers():
     frame["y"] = frame["y"].astype("category")
     schema, _ = look(support.settings(), open_data(frame, ["y"]))
     assert (schema.features[0].kind, schema.targets[0].task) == ("category", "binary")
+
+
+def test_a_class_that_is_alone_at_first_is_predicted_and_the_next_one_learned(tmp_path):
+    rows = [{"a": float(i % 5), "y": int(i >= 60)} for i in range(120)]
+    kept = tmp_path / "said.csv"
+    run = nk.learn(
+        rows, target="y", sample=40, model="linear", learner="single", past="none", predictions=kept, progress=False
+    )
+    said = kept.read_text().splitlines()
+    assert said[1].split(",")[1:4] == ["0", "0", "1.0"]
+    assert len(said) == 121
+    assert run.predict([{"a": 1.0}])[0]["p(1)"] > 0.5

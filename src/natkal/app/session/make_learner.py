@@ -30,7 +30,7 @@ def check_pool(settings: Settings) -> None:
 def make_learner(settings: Settings, encoder: Encoder, first: Sequence[Rows]) -> TableLearner:
     """The learner for the columns of a run; the scales of a population are those of the first rows."""
     targets = [
-        TargetShape(target.task, max(len(target.classes), 2), max(len(target.classes), 2))
+        TargetShape(target.task, max(len(target.classes), 2), len(target.classes))
         if target.classes
         else TargetShape(target.task)
         for target in encoder.schema.targets
