@@ -190,3 +190,17 @@ def test_a_budget_lets_the_likeliest_members_run_that_fit_into_it():
 def test_a_budget_or_memory_that_is_none_is_refused(given):
     with pytest.raises(StreamError, match=next(iter(given))):
         make_options(**given)
+
+
+@pytest.mark.parametrize("task", ["regression", "count"])
+def test_log_p_is_that_of_the_prediction_that_was_made(task):
+    """In the user's units: what `learn` says of a row is what `predict` says of it just before."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(40, 3))
+    targets = rng.poisson(300 * np.exp(0.3 * inputs[:, 0])).astype(float)  # counts far above 20 are learned in units
+    options = make_options(model="linear", past="none")
+    learner = TableLearner(options, [True] * 3, [TargetShape(task)], limits=False)
+    learner.learn(learner.rows(inputs[:30], targets[:30, None])).wait()
+    asked = learner.predict(learner.rows(inputs[30:31], targets[30:31, None])).outcomes[0].log_prob
+    told = learner.learn(learner.rows(inputs[30:31], targets[30:31, None])).wait().outcomes[0].log_prob
+    np.testing.assert_allclose(told, asked, rtol=1e-9)

@@ -359,9 +359,11 @@ class Scaled:
     def log_prob(self, row: "Standard", info: BankInfo, prediction: Mixture, y: Array) -> Array:
         """Log p(y) of an observation that counts once; `prediction` is in the user's units.
 
-        It is log p(z) - log scale where the bank saw z with weight 1. The first rows, which it does not see, and other
-        weights have it computed anew.
+        Of a real target it is log p(z) - log scale where the bank saw z with weight 1. The first rows, which it does
+        not see, other weights, and counts, whose units have no density, have it computed anew.
         """
+        if self.outputs.support == "count":
+            return prediction.log_prob_one(y)
         seen = info.observed
         if self.outputs.unweighted is not self.outputs:
             assert row.target is not None
