@@ -51,7 +51,7 @@ matrix_run = echo "== $(2) with $(3)"; \
 	test -x $(1)/bin/python || $(call interpreter,$(2)) -m venv $(1); \
 	$(1)/bin/python -m pip install -qq --disable-pip-version-check --upgrade --editable '.[test]' $(3) && \
 	$(1)/bin/python -c "import sys, jax; print(sys.version.split()[0], 'jax', jax.__version__)" && \
-	NATKAL_DTYPE=float64 NPROC=1 OMP_NUM_THREADS=1 XLA_FLAGS="$(ONE_THREAD) $(UNOPTIMISED)" \
+	NATKAL_DTYPE=float64 NPROC=1 OMP_NUM_THREADS=1 XLA_FLAGS="$(ONE_THREAD) --xla_backend_optimization_level=0" \
 	$(1)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile $(MATRIX)
 interpreter = $(or $(lastword $(sort $(wildcard $(HOME)/.pyenv/versions/*/bin/$(1)))),$(1))
 
