@@ -1,7 +1,6 @@
 """Workers as actors of Ray: the `Executor` of `drivers/workers.py`."""
 
 import logging
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +23,8 @@ def connect(address: str | None, what: str, cpus: int | None = None) -> Any:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if not ray.is_initialized():
         if address in (None, "local"):
-            os.environ.setdefault("RAY_worker_niceness", "0")
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+            own = {"worker_niceness": 0}
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=own, **quiet)
         else:
             ray.init(address=address, **quiet)
     return ray
@@ -37,17 +36,17 @@ class RayWorkers:
     def __init__(self, ray: Any, make: Callable[[int], Any]):
         self._ray = ray
         self._actors: dict[int, Any] = {}
-        # as bytes, so that arrays of 64 bits are unpacked after the actor is set to the precision of this process
-        self._make = ray.cloudpickle.dumps(make)
+        # in a list Ray leaves it packed: 64-bit arrays are unpacked once the actor has the precision of this process
+        self._make = [ray.put(make)]
         self._x64 = bool(jax.config.read("jax_enable_x64"))
 
         class Actor:
             """Holds one worker."""
 
-            def __init__(self, make: bytes, worker: int, x64: bool):
+            def __init__(self, make: list[Any], worker: int, x64: bool):
                 jax.config.update("jax_enable_x64", x64)
                 compilation_cache()  # an actor that is started again does not compile again
-                self.worker = ray.cloudpickle.loads(make)(worker)
+                self.worker = ray.get(make[0])(worker)
 
             def call(self, method: str, *arguments: Any) -> Any:
                 return getattr(self.worker, method)(*arguments)
