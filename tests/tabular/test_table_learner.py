@@ -172,15 +172,15 @@ def test_a_limit_of_memory_is_kept(memory):
 
 
 def test_a_budget_lets_the_likeliest_members_run_that_fit_into_it():
-    """Costs 1, 1 and 5 for the members of three groups: 6 units hold the best one of 5 and one of 1."""
+    """Costs 1, 1 and 5 for the members of three groups: 6 units hold the best of all and the best of the cheapest."""
     selection = Selection(budget=6.0, costs=(1.0, 1.0, 5.0))
     sizes = (2, 2, 2)
     runs = np.ones(6, bool)
     state = selection.init(sizes, np.float64)._replace(seen=np.int32(1024))
     log_weights = np.log([[0.1], [0.05], [0.2], [0.05], [0.5], [0.1]])
     chosen = selection._chosen(jax.numpy.asarray(log_weights), state, jax.numpy.asarray(runs), sizes)
-    assert np.asarray(chosen).tolist() == [False, False, True, False, True, False]
-    left_out = make_options(budget="20")
+    assert np.asarray(chosen).tolist() == [True, False, False, False, True, False]
+    left_out = make_options(budget="30")
     names = TableLearner(left_out, [True] * 10, [TargetShape("regression")], limits=False).member_names
     assert any("mlp:64 " in name for name in names)
     assert not any("mlp:128" in name for name in names)

@@ -27,7 +27,7 @@ class Settings:
     fading: float | None = None
     past: str = "auto"
     budget: str = "auto"
-    memory: str | None = None
+    memory: str | int | None = None
     level: float = 0.9
     seed: int = 0
     sample: int = 1000

@@ -130,8 +130,10 @@ def available_memory() -> int:
         return 2**63 - 1
 
 
-def parse_bytes(text: str) -> int | None:
-    """Bytes from 500MB, 1.5 GB, 64kB; None where it is no size."""
+def parse_bytes(text: str | int) -> int | None:
+    """Bytes from 500MB, 1.5 GB, 64kB, or a number of them; None where it is no size."""
+    if not isinstance(text, str):
+        return text if text > 0 else None
     units = {"GB": 10**9, "MB": 10**6, "KB": 10**3, "B": 1}
     written = text.strip().upper()
     unit = next((unit for unit in units if written.endswith(unit)), None)

@@ -29,7 +29,7 @@ def options_of(estimator: Any, seed: int, *, forget: bool = True) -> Options:
             seed=seed,
             past=estimator.past,
             budget=str(estimator.budget),
-            memory=f"{size}B" if isinstance(size := estimator.memory, int) else size,
+            memory=estimator.memory,
             standardize=bool(estimator.standardize),
             forget=forget,
         )

@@ -125,7 +125,9 @@ class Mixture(PredictiveLaw):
         def one(law: Any) -> Any:
             mean = self.laws.moments(law).mean
             if positive:  # these laws have a mean and no location
-                return self.laws.rescaled(law, jnp.zeros_like(mean), change(mean) / jnp.maximum(mean, 1e-300))
+                return self.laws.rescaled(
+                    law, jnp.zeros_like(mean), change(mean) / jnp.maximum(mean, jnp.finfo(mean.dtype).tiny)
+                )
             return self.laws.rescaled(law, change(mean) - mean, jnp.ones_like(mean))
 
         experts = jax.vmap(jax.vmap(one))(self.experts)

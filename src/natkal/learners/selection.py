@@ -10,7 +10,8 @@ members may take all steps up to there before anything is decided.
   recent rows, to the best member of all. The margin shrinks as rows come: a slow starter has time to catch up.
 - Groups come cheapest first. After LATE rows a group goes on only if it gains more than the least margin over every
   cheaper one.
-- With a `budget`, the running members of largest weight go on whose `costs` add up to no more.
+- With a `budget`, the running members of largest weight go on whose `costs` add up to no more. The best one of the first
+  group, the cheapest, is among them as long as it has not lost: only beside it can a dearer one show what it gains.
 - A drift is a loss that has risen: the mean over about 50 rows is above the mean over about 1,000 by five standard
   errors. Then every member runs again. Those of a group with a running member start as copies of its best one, the
   others where they stopped, and all share a tenth of the weight.
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp
 
 from natkal.learners.members import RunningMembers, entry
@@ -152,10 +154,12 @@ class Selection:
         kept = jnp.where(jnp.any(kept), kept, runs)
         if self.budget is None:
             return kept
-        costs = jnp.repeat(jnp.asarray(self.costs, best.dtype), jnp.asarray(sizes), total_repeat_length=sum(sizes))
-        ahead = kept[None, :] & (weight[None, :] >= weight[:, None])
+        costs = jnp.asarray(np.repeat(self.costs, sizes), best.dtype)
+        cheap = kept & (jnp.arange(len(kept)) < sizes[0])
+        cheapest = cheap & (weight == jnp.max(jnp.where(cheap, weight, -jnp.inf)))
+        ahead = kept[None, :] & ((weight[None, :] >= weight[:, None]) | cheapest[None, :])
         spent = jnp.sum(jnp.where(ahead, costs[None, :], 0.0), axis=1)
-        return kept & ((spent <= self.budget) | (weight == jnp.max(weight)))
+        return kept & ((spent <= self.budget) | (weight == jnp.max(weight)) | cheapest)
 
     def _apply(
         self,

@@ -4,8 +4,8 @@
 a linear model, a network of one hidden layer and one of two, with a Kronecker-factored covariance for each layer.
 
 With a limit of memory the mixture is the largest of SIZES whose state fits; it is chosen once, for the columns and
-classes there is room for at the start. With a budget in microseconds, architectures of which one member takes longer
-are left out, and the selection lets no more members run than fit into it. Times are estimated from the work of a step,
+classes there is room for at the start. With a budget in microseconds, architectures of which one member does not fit into
+it beside a linear one are left out, and the selection lets no more members run than fit. Times are estimated from the work of a step,
 so that the same rows give the same numbers on any machine.
 """
 
@@ -47,9 +47,9 @@ SIZES = (
     (),
 )
 """Hidden layers of the networks in the mixture; the first one unless memory is limited."""
-STEP_MICROSECONDS, ROW_WORK, GRAM_WORK = 4.0, 2e3, 2e4
-"""A member's step takes about 4 us, and on one core so many multiply-adds per microsecond: of a row with the state,
-which waits for memory, and of rows with rows, which does not.
+ROW_MICROSECONDS, STEP_MICROSECONDS, ROW_WORK, GRAM_WORK = 10.0, 2.0, 1.3e3, 2e4
+"""Rough times on one core: a row without its members (scales, weights), and a member's step, which takes this and so many
+multiply-adds per microsecond: of a row with the state, which waits for memory, and of rows with rows, which does not.
 """
 MANY_CLASSES, FISHER_DRAWS = 64, 4
 """Beyond so many classes the Fisher matrix is estimated from a few draws: the exact one costs classes^3 per row."""
@@ -72,7 +72,7 @@ def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False
         selection = None
         if many and not keyed and options.budget != "best":
             costs = tuple(microseconds(group) for group in groups)
-            selection = Selection(budget=options.microseconds, costs=costs)
+            selection = Selection(budget=_for_members(options), costs=costs)
     bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
     example = Inputs(np.zeros(shape.columns), np.zeros((), np.int32))
     mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)
@@ -130,8 +130,16 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool, networks: A
     if keyed or options.budget == "fast":
         return groups
     groups += [_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in networks]
-    limit = options.microseconds
-    return groups if limit is None else [*groups[:1], *(group for group in groups[1:] if microseconds(group) <= limit)]
+    limit = _for_members(options)
+    if limit is None:
+        return groups
+    linear = microseconds(groups[0])
+    return [*groups[:1], *(group for group in groups[1:] if linear + microseconds(group) <= limit)]
+
+
+def _for_members(options: Options) -> float | None:
+    """What a budget in microseconds leaves for the members."""
+    return None if options.microseconds is None else options.microseconds - ROW_MICROSECONDS
 
 
 def _single(options: Options, shape: Shape, task: Task) -> Group:

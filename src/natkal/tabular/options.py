@@ -32,7 +32,7 @@ class Options:
     seed: int = 0
     past: str = "auto"
     budget: str = "auto"
-    memory: str | None = None
+    memory: str | int | None = None
     level: float = 0.9
     standardize: bool = True
     forget: bool = True

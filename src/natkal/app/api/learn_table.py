@@ -145,7 +145,7 @@ def learn(
             fading=fading,
             past=past if isinstance(past, str) else ",".join(map(str, [past] if isinstance(past, int) else past)),
             budget=str(budget),
-            memory=f"{memory}B" if isinstance(memory, int) else memory,
+            memory=memory,
             level=level,
             seed=seed,
             sample=sample,
