@@ -10,8 +10,8 @@ members may take all steps up to there before anything is decided.
   recent rows, to the best member of all. The margin shrinks as rows come: a slow starter has time to catch up.
 - Groups come cheapest first. After LATE rows a group goes on only if it gains more than the least margin over every
   cheaper one.
-- With a `budget`, the running members of largest weight go on whose `costs` add up to no more. The best one of the first
-  group, the cheapest, is among them as long as it has not lost: only beside it can a dearer one show what it gains.
+- With a `budget`, the running members of largest weight go on whose `costs` add up to no more. The best one of the
+  first group, the cheapest, is among them as long as it has not lost: only beside it can another show what it gains.
 - A drift is a loss that has risen: the mean over about 50 rows is above the mean over about 1,000 by five standard
   errors. Then every member runs again. Those of a group with a running member start as copies of its best one, the
   others where they stopped, and all share a tenth of the weight.

@@ -4,9 +4,9 @@
 a linear model, a network of one hidden layer and one of two, with a Kronecker-factored covariance for each layer.
 
 With a limit of memory the mixture is the largest of SIZES whose state fits; it is chosen once, for the columns and
-classes there is room for at the start. With a budget in microseconds, architectures of which one member does not fit into
-it beside a linear one are left out, and the selection lets no more members run than fit. Times are estimated from the work of a step,
-so that the same rows give the same numbers on any machine.
+classes there is room for at the start. With a budget in microseconds, architectures of which one member does not fit
+into it beside a linear one are left out, and the selection lets no more members run than fit. Times are estimated from
+the work of a step, so that the same rows give the same numbers on any machine.
 """
 
 import functools
@@ -48,8 +48,9 @@ SIZES = (
 )
 """Hidden layers of the networks in the mixture; the first one unless memory is limited."""
 ROW_MICROSECONDS, STEP_MICROSECONDS, ROW_WORK, GRAM_WORK = 10.0, 2.0, 1.3e3, 2e4
-"""Rough times on one core: a row without its members (scales, weights), and a member's step, which takes this and so many
-multiply-adds per microsecond: of a row with the state, which waits for memory, and of rows with rows, which does not.
+"""Rough times on one core: a row without its members (scales, weights), and a member's step, which takes this and so
+many multiply-adds per microsecond: of a row with the state, which waits for memory, and of rows with rows, which does
+not.
 """
 MANY_CLASSES, FISHER_DRAWS = 64, 4
 """Beyond so many classes the Fisher matrix is estimated from a few draws: the exact one costs classes^3 per row."""

@@ -214,7 +214,6 @@ def _settings(given: Mapping[str, Any]) -> Settings:
             or ("str" in kind and "tuple" not in kind and isinstance(value, str))
             or ("bool" in kind and isinstance(value, bool))
             or ("int" in kind and isinstance(value, int) and not isinstance(value, bool))
-            or ("bool" in kind and isinstance(value, bool))
             or ("float" in kind and isinstance(value, int | float) and not isinstance(value, bool))
         )
         if not good:
