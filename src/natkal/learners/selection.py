@@ -42,7 +42,7 @@ MARGIN = 30.0
 """Nats per row times rows: a group that lost more than MARGIN / rows per row, and at least MARGIN_LEAST, stops."""
 MARGIN_LEAST = 2e-3
 REVIVED_SHARE = 0.1
-SETTLED = 32 * REVIEW
+SETTLED = 128 * REVIEW
 """From so many steps on it pays to compile the mixing anew for the few members that are left."""
 FEW = 2
 
