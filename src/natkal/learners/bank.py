@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import jit_method
+from natkal.compiling import jit_method, run_once
 from natkal.engine import Learner
 from natkal.engine.checks import as_precision
 from natkal.engine.joint import JointLaw
@@ -292,7 +292,7 @@ class Bank:
         for (group, rows), states in zip(self.rows(), state.members, strict=True):
             if index < rows.stop:
                 own = index - rows.start
-                return group.learner(own), jax.tree.map(lambda leaf, own=own: leaf[own], states)
+                return group.learner(own), run_once(lambda all_of: jax.tree.map(lambda leaf: leaf[own], all_of), states)
         raise AssertionError("an index within the bank")
 
     def prune(self, state: BankState, keep: int) -> tuple["Bank", BankState]:
