@@ -292,7 +292,8 @@ class Bank:
         for (group, rows), states in zip(self.rows(), state.members, strict=True):
             if index < rows.stop:
                 own = index - rows.start
-                return group.learner(own), run_once(lambda all_of: jax.tree.map(lambda leaf: leaf[own], all_of), states)
+                one = run_once(lambda of, own=own: jax.tree.map(lambda leaf: leaf[own], of), states)
+                return group.learner(own), one
         raise AssertionError("an index within the bank")
 
     def prune(self, state: BankState, keep: int) -> tuple["Bank", BankState]:
