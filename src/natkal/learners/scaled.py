@@ -49,7 +49,7 @@ class ScaledState(NamedTuple):
 class TargetUnits(NamedTuple):
     """Location and scale of the targets; the mean of all of them and how far from it a prediction may lie.
 
-    `early`: their scale is not known yet, and nothing has been learned.
+    `early`: so few are known that `first` is predicted.
     """
 
     location: Array
@@ -57,6 +57,7 @@ class TargetUnits(NamedTuple):
     middle: Array
     reach: Array
     early: Array
+    first: Array
 
 
 class Standard(NamedTuple):
@@ -73,7 +74,8 @@ class Scaled:
 
     Inputs are scaled by the rows up to and including the present one (they are known before y), real targets by the
     earlier rows. Before `FIRST_ROWS` targets are known there is no scale to learn in: those rows are predicted by
-    their centre so far, kept, and then learned together. Predictions and log probabilities are in the user's units.
+    their centre so far (those of counts too), kept, and then learned together. Predictions and log probabilities are
+    in the user's units.
     `example` is one row of inputs, for its shapes; `scaled` says which leaves (or entries) of it are to be scaled.
     `spread` is what the user expects of the deviation of a target before any is seen. `alike`, where given, says for
     each entry of a leaf which entry's scale it takes: quantities of one unit stay comparable.
@@ -350,23 +352,24 @@ class Scaled:
         centre, deviation = scales.location_scale(state.targets)
         whole = state.targets.everything
         apart = FARTHEST * jnp.sqrt(whole.variance)
-        early = jnp.asarray(state.rows < FIRST_ROWS) if self.warms_up else jnp.zeros((), bool)
+        early = jnp.asarray(state.rows < FIRST_ROWS)
         if self.outputs.support == "count":
             unit = jnp.maximum(centre / COUNTS_NEAR, 1.0)
-            return TargetUnits(jnp.zeros_like(centre), unit, whole.mean, apart + 3 * unit, early)
+            first = (whole.seen * whole.mean + 0.5) / (whole.seen + 1)  # a rate has a posterior mean like this
+            return TargetUnits(jnp.zeros_like(centre), unit, whole.mean, apart + 3 * unit, early, first)
         expected = jnp.broadcast_to(jnp.asarray(self.spread, centre.dtype), centre.shape)
         unit = jnp.where(deviation > 0, deviation, jnp.maximum(jnp.abs(centre), expected))
-        return TargetUnits(centre, unit, whole.mean, jnp.maximum(apart, FARTHEST * unit), early)
+        return TargetUnits(centre, unit, whole.mean, jnp.maximum(apart, FARTHEST * unit), early, centre)
 
     def in_users_units(self, mixture: Mixture, units: TargetUnits | None) -> Mixture:
-        """A prediction of the bank in the units of the targets, within reach of all of them; early, their centre."""
+        """A prediction of the bank in the units of the targets, within reach of all of them; at first, their centre."""
         if units is None:
             return mixture
 
         def placed(mean: Array) -> Array:
             low, high = units.middle - units.reach, units.middle + units.reach
             near = jnp.clip(mean, jnp.reshape(low, (-1,)), jnp.reshape(high, (-1,)))
-            return jnp.where(units.early, jnp.reshape(units.location, (-1,)), near)
+            return jnp.where(units.early, jnp.reshape(units.first, (-1,)), near)
 
         return mixture.rescaled(units.location, units.scale).with_means(placed)
 
