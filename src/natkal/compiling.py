@@ -54,6 +54,8 @@ square squeeze stack stop_gradient sub tan tanh threefry2x32 transpose unstack w
 SAFE = frozenset(_SAFE_NAMES.split())
 """Operations known to compile as part of one machine function."""
 
+MANY_ROWS = "nk.predict_many(learner, state, rows) and nk.run(learner, state, rows, targets) take many"
+
 _enabled = True
 
 
@@ -74,7 +76,13 @@ def jit_method(method: Callable[..., Any]) -> Callable[..., Any]:
         compiled = self.__dict__.get(name)
         if compiled is None:
             compiled = self.__dict__[name] = jax.jit(functools.partial(method, self))
-        return compiled(*arguments)
+        try:
+            return compiled(*arguments)
+        except (TypeError, ValueError) as error:
+            if method.__name__ in ("predict", "step") and "nk.predict_many" not in str(error):
+                shapes = [np.shape(leaf) for leaf in jax.tree.leaves(arguments[1:])]
+                error.add_note(f"{method.__name__} takes one row, and got arrays of shapes {shapes}; {MANY_ROWS}")
+            raise
 
     return call
 

@@ -152,8 +152,10 @@ class Run:
 
         if not 0 < level < 1:
             raise ValueError(f"level: must lie between 0 and 1, got {level!r}")
+        if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer):
+            raise ValueError(f"horizon: must be a whole number of rows, got {horizon!r}")
         with table_call():
-            rows = forecast_rows(self._session, horizon, future, level, key)
+            rows = forecast_rows(self._session, int(horizon), future, level, key)
         names = list(dict.fromkeys(name for row in rows for name in row))
         return as_table({name: [row.get(name) for row in rows] for name in names}, self._kind)
 
