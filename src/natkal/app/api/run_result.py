@@ -95,8 +95,11 @@ class Run:
 
     @property
     def history(self) -> dict[str, np.ndarray]:
-        """The same figures window by window; `row` is the last row of each."""
-        return read_metrics(metrics_path(self._session))
+        """The same figures window by window; `row` is the last row of each, `time` its time where the data has one."""
+        found = read_metrics(metrics_path(self._session))
+        if "time" in found:
+            found["time"] = np.array([1e3 * value for value in found["time"]]).astype("datetime64[ms]")
+        return found
 
     @property
     def calibration(self) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import datetime
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from natkal.app.session.metrics import TargetMetrics
 from natkal.app.session.session import Session
 from natkal.compiling import run_once
+from natkal.tabular.moments import seconds
 
 LARGEST = 3000
 """The largest number of parameters whose covariance is taken apart for its spectrum."""
@@ -74,13 +76,19 @@ def effective_memory(rows: np.ndarray, fading: float) -> np.ndarray:
 
 
 def read_metrics(path: Path) -> dict[str, np.ndarray]:
-    """The metrics file, column by column; an empty cell is NaN."""
+    """The metrics file, column by column; an empty cell is NaN, a time in seconds since 1970."""
     if not path.exists():
         return {}
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     names = rows[0].keys() if rows else []
-    return {name: np.array([float(row[name]) if row[name] else np.nan for row in rows]) for name in names}
+
+    def number(name: str, cell: str) -> float:
+        if not cell:
+            return np.nan
+        return float(seconds([datetime.datetime.fromisoformat(cell)])[0]) if name == "time" else float(cell)
+
+    return {name: np.array([number(name, row[name]) for row in rows]) for name in names}
 
 
 def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.ndarray]:
@@ -92,7 +100,7 @@ def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.nd
     there = weight > 0
     merged = {}
     for name, values in series.items():
-        if name in ("row", "rows"):
+        if name in ("row", "rows", "time"):
             continue
         known = np.isfinite(values)
         total = np.bincount(group[known], (values * series["rows"])[known], windows)
@@ -100,6 +108,8 @@ def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.nd
         merged[name] = np.where(counted > 0, total / np.maximum(counted, 1), np.nan)[there]
     last = np.zeros(windows)
     np.maximum.at(last, group, series["row"])
+    if "time" in series:
+        merged["time"] = series["time"][np.isin(series["row"], last[there])]
     return {"row": last[there], "rows": weight[there], **merged}
 
 

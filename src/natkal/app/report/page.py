@@ -11,6 +11,7 @@ from natkal.app.report.facts import Facts
 from natkal.app.report.fans import pictures
 from natkal.app.report.figures import figure
 from natkal.app.report.targets import NAMES, target_section
+from natkal.app.report.timeline import along
 from natkal.app.session.forecasting import Forecast
 from natkal.app.session.session import Session
 
@@ -68,8 +69,10 @@ def _knowledge(session: Session, facts: Facts) -> str:
         note = "How much log loss, in nats a row, is lost on the last rows when the column is shuffled among them."
         charts.append(figure("Feature relevance", chart, [], note))
     rows, memory = facts.memory
-    axes = Axes((0, float(rows[-1])), (0, float(memory.max()) * 1.05), x_label="rows")
-    axes.line(rows.tolist(), memory.tolist(), "own", name="effective memory")
+    axis = along(rows, facts.series.get("time") if len(rows) == len(facts.series.get("row", [])) else None)
+    axes = Axes(axis.ends, (0, float(memory.max()) * 1.05), x_label=axis.label, dates=axis.dates)
+    axes.line(axis.places.tolist(), memory.tolist(), "own", name="effective memory")
+    axes.values(axis.places.tolist(), memory.tolist(), "effective memory")
     note = f"How many rows count in what is known now, 1/η: {short(float(memory[-1]))} at the end."
     charts.append(figure("Effective memory", axes.svg("Effective memory"), [], note))
     if facts.weights:
@@ -80,9 +83,10 @@ def _knowledge(session: Session, facts: Facts) -> str:
 
 def _weights(facts: Facts) -> str:
     """The share of each filter of the bank, stacked; those that had most in all from below."""
-    rows = facts.series["row"]
+    axis = along(facts.series["row"], facts.series.get("time"))
+    rows = axis.places
     order = sorted(facts.weights, key=lambda name: -float(np.nansum(facts.weights[name])))
-    axes = Axes((0, float(rows[-1])), (0, 1), x_label="rows", y_format=".0%")
+    axes = Axes(axis.ends, (0, 1), x_label=axis.label, y_format=".0%", dates=axis.dates)
     below = np.zeros(len(rows))
     for number, name in enumerate(order):
         above = below + facts.weights[name]
