@@ -27,14 +27,18 @@ def along(rows: np.ndarray, times: np.ndarray | None, *, whole_run: bool = True)
 
     The row numbers of a whole run begin at 0, those of its last rows at the first of them.
     """
-    known = times is not None and len(times) > 1 and bool(np.isfinite(times).all())
-    if known and times[-1] > times[0] and (np.diff(times) >= 0).all():
+    if times is not None and _in_order(times):
         ends = float(times[0]), float(times[-1])
         years = sorted({moment_at(end).year for end in ends})
         return Along(times, ends, True, f"time, {' to '.join(map(str, years))}")
     last_row = float(rows[-1]) if len(rows) else 1.0
     first_row = 0.0 if whole_run or not len(rows) else float(rows[0])
     return Along(np.asarray(rows, float), (first_row, last_row), False, "rows" if whole_run else "row")
+
+
+def _in_order(times: np.ndarray) -> bool:
+    known = len(times) > 1 and bool(np.isfinite(times).all())
+    return known and bool(times[-1] > times[0] and (np.diff(times) >= 0).all())
 
 
 def date_ticks(low: float, high: float, about: int = 4) -> list[tuple[float, str]]:
