@@ -20,7 +20,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +57,7 @@ SAFE = frozenset(_SAFE_NAMES.split())
 MANY_ROWS = "nk.predict_many(learner, state, rows) and nk.run(learner, state, rows, targets) take many"
 
 _enabled = True
+Result = TypeVar("Result")
 
 
 def small_programs(enabled: bool) -> None:
@@ -65,7 +66,7 @@ def small_programs(enabled: bool) -> None:
     _enabled = enabled
 
 
-def jit_method(method: Callable[..., Any]) -> Callable[..., Any]:
+def jit_method(method: Callable[..., Result]) -> Callable[..., Result]:
     """A method of an immutable object, compiled once for the object; plain JAX where an argument is being traced."""
     name = f"_compiled_{method.__name__}"
 
