@@ -32,5 +32,4 @@ def fan_in(params: Params) -> Params:
 
 def fan_in_prior(params: Params, scale: float = 1.0) -> Params:
     """Prior variances `scale` / fan-in for weights and biases alike: the paper's J_0 = diag(fan-in)."""
-    # a model without inputs has weights of fan-in 0, none of them
-    return jax.tree.map(lambda leaf, size: np.full(np.shape(leaf), scale / max(size, 1)), params, fan_in(params))
+    return jax.tree.map(lambda leaf, size: np.full(np.shape(leaf), scale / size), params, fan_in(params))

@@ -168,10 +168,17 @@ class Run:
             old = self._session
             source = open_data(data, old.settings.targets, old.settings.encoding)
             session, _ = Session.resume(old.folder, model=old.settings.model)
+            read, learned = session.counts.read, session.counts.learned
             with progress_line(source, shown=progress, rows_before=session.counts.read) as report:
                 session.run(source, [], checkpoint_seconds=None, report=report)
         self._session = session
         self.__dict__.pop("relevance", None)
+        if session.counts.learned == learned and session.counts.read > read:
+            names = ", ".join(self.targets)
+            warnings.warn(
+                f"none of the {session.counts.read - read:,} rows has a target ({names}): nothing was learned",
+                stacklevel=2,
+            )
         return self
 
     # -- pages and folders ---------------------------------------------------------------------------------------------
