@@ -1,9 +1,11 @@
 """What is released: the wheel and the sdist, built, checked, installed into an empty environment, and used."""
 
 import os
+import re
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,13 @@ def run(*command: str | Path, cwd: Path) -> str:
     return answer.stdout
 
 
+def readme_commands() -> list[list[str]]:
+    """The commands of README's first block, without their comments."""
+    block = (ROOT / "README.md").read_text().split("```")[1]
+    lines = [line.partition("#")[0].split() for line in block.splitlines()]
+    return [words for words in lines if words[:1] == ["natkal"]]
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory) -> Path:
     pytest.importorskip("build")
@@ -34,6 +43,13 @@ def test_the_package_index_would_show_it(dist):
     files = sorted(dist.iterdir())
     assert [file.suffix for file in files] == [".whl", ".gz"] or [file.suffix for file in files] == [".gz", ".whl"]
     assert "PASSED" in run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=dist)
+    wheel = next(file for file in files if file.suffix == ".whl")
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("METADATA"))
+        text = archive.read(name).decode()
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert links
+    assert all(link.startswith("https://") for link in links), "a package index has no files beside the page"
 
 
 @pytest.mark.slow
@@ -45,9 +61,13 @@ def test_the_commands_of_the_readme_run_in_an_empty_environment(dist, tmp_path, 
     run(scripts / "python", "-m", "pip", "install", "--quiet", package, cwd=tmp_path)
     (tmp_path / "data.csv").write_text(ROWS)
     (tmp_path / "new.csv").write_text("a,b\n3,1\n")
-    run(scripts / "natkal", "learn", "data.csv", "--target", "price", "--learner", "single", cwd=tmp_path)
-    answer = run(scripts / "natkal", "predict", "natkal-run", "new.csv", cwd=tmp_path)
-    assert answer.splitlines()[0] == "line,observed,predicted,low_90,high_90"
+    answers = {}
+    for command in readme_commands():
+        if command[1] != "serve":  # which does not end
+            quick = ["--learner", "single"] if command[1] == "learn" else []
+            answers[command[1]] = run(scripts / command[0], *command[1:], *quick, cwd=tmp_path)
+    assert answers["predict"].splitlines()[0] == "line,observed,predicted,low_90,high_90"
+    assert len(answers["forecast"].splitlines()) == 1 + 48
     assert (tmp_path / "natkal-run" / "report.html").is_file()
     code = "import natkal as nk; run = nk.load_run('natkal-run'); print(run.rows['learned'], nk.__version__)"
     assert run(scripts / "python", "-c", code, cwd=tmp_path).split()[0] == "200"

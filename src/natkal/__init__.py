@@ -73,6 +73,8 @@ if TYPE_CHECKING:  # what editors and type checkers read; `_HOME` is what runs, 
     from natkal.models import recurrent_network as recurrent_network
     from natkal.models import sensitivity as sensitivity
     from natkal.models import static_model as static_model
+    from natkal.tabular.bandit import BanditOptions as BanditOptions
+    from natkal.tabular.bandit import TableBandit as TableBandit
 
 __version__ = "0.2.0"
 
@@ -96,6 +98,8 @@ _HOME = {
     "greedy": "natkal.learners.bandit",
     "thompson": "natkal.learners.bandit",
     "ucb": "natkal.learners.bandit",
+    "BanditOptions": "natkal.tabular.bandit",
+    "TableBandit": "natkal.tabular.bandit",
     "monitor": "natkal.learners",
     "blocks": "natkal.curvature",
     "dense": "natkal.curvature",

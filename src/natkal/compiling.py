@@ -20,7 +20,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +57,10 @@ square squeeze stack stop_gradient sub tan tanh threefry2x32 transpose unstack w
 SAFE = frozenset(_SAFE_NAMES.split())
 """Operations known to compile as part of one machine function."""
 
+MANY_ROWS = "nk.predict_many(learner, state, rows) and nk.run(learner, state, rows, targets) take many"
+
 _enabled = True
+Result = TypeVar("Result")
 
 
 def small_programs(enabled: bool) -> None:
@@ -66,7 +69,7 @@ def small_programs(enabled: bool) -> None:
     _enabled = enabled
 
 
-def jit_method(method: Callable[..., Any]) -> Callable[..., Any]:
+def jit_method(method: Callable[..., Result]) -> Callable[..., Result]:
     """A method of an immutable object, compiled once for the object; plain JAX where an argument is being traced."""
     name = f"_compiled_{method.__name__}"
 
@@ -77,7 +80,13 @@ def jit_method(method: Callable[..., Any]) -> Callable[..., Any]:
         compiled = self.__dict__.get(name)
         if compiled is None:
             compiled = self.__dict__[name] = jax.jit(functools.partial(method, self))
-        return compiled(*arguments)
+        try:
+            return compiled(*arguments)
+        except (TypeError, ValueError) as error:
+            if method.__name__ in ("predict", "step") and "nk.predict_many" not in str(error):
+                shapes = [np.shape(leaf) for leaf in jax.tree.leaves(arguments[1:])]
+                error.add_note(f"{method.__name__} takes one row, and got arrays of shapes {shapes}; {MANY_ROWS}")
+            raise
 
     return call
 

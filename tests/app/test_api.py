@@ -163,6 +163,13 @@ def test_first_mistakes_get_a_sentence(data, message):
         learn(data)
 
 
+def test_a_column_alone_and_a_target_alone_get_a_sentence():
+    with pytest.raises(ValueError, match="Series has no named columns"):
+        learn(as_pandas()["a"])
+    with pytest.raises(ValueError, match="nothing to predict from"):
+        nk.learn([{"y": float(i % 5)} for i in range(60)], target="y", past="none", progress=False)
+
+
 def test_a_column_of_categories_is_one_even_if_it_holds_numbers():
     frame = as_pandas()
     frame["a"] = (frame["a"] > 0).astype(int).astype("category")

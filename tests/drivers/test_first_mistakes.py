@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import natkal as nk
+from natkal.drivers.storage import StorageError
 
 ROWS = np.random.default_rng(0).normal(size=(6, 2))
 LABELS = (ROWS[:, 0] > 0).astype(int)
@@ -30,11 +31,24 @@ def test_many_rows_are_the_rows_one_by_one(rtol):
         (lambda: nk.run(LEARNER, LEARNER.init(), [[1.0], [1.0, 2.0]], [0, 1]), ValueError, "different lengths"),
         (lambda: nk.predict_many(LEARNER, LEARNER.init(), np.zeros((2, 5))), ValueError, r"row of shape \(5,\)"),
         (lambda: nk.predict_many(LEARNER, LEARNER.init(), 1.0), ValueError, "one row for each prediction"),
+        (lambda: nk.online(PARAMS), TypeError, "model: got .* nk.static_model"),
+        (lambda: nk.online(LEARNER.model, rates=0.1), TypeError, "rates: got 0.1; pass nk.fading"),
+        (lambda: nk.online(LEARNER.model, curvature=nk.diagonal), TypeError, r"pass one such as nk.diagonal\(\)"),
+        (lambda: nk.save("state.nk", LEARNER, PARAMS), StorageError, "not what this learner's init"),
+        (lambda: nk.save("no/folder/a.nk", LEARNER, LEARNER.init()), StorageError, "no folder"),
     ],
 )
 def test_first_mistakes_get_a_sentence(act, error, message):
     with pytest.raises(error, match=message):
         act()
+
+
+def test_a_batch_where_one_row_belongs_gets_a_sentence_beside_the_error_of_jax():
+    learner = nk.online(nk.static_model(lambda w, u: w @ u, PARAMS, nk.families.Bernoulli()))
+    with pytest.raises(TypeError) as failure:
+        learner.predict(learner.init(), ROWS)
+    assert "predict takes one row" in failure.value.__notes__[-1]
+    assert "nk.predict_many" in failure.value.__notes__[-1]
 
 
 def test_states_and_learners_print_in_three_lines():

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +11,17 @@ from natkal.compiling import CompiledLoop, compile_loop, inside_transformation
 from natkal.drivers.checks import as_arrays, check_learner, check_resets, check_stream, explain_shapes, explain_state
 from natkal.drivers.progress import reporter
 from natkal.engine.batch import check_batchable, scan_batches
-from natkal.engine.protocol import Learner
+from natkal.engine.protocol import Info_co, Learner, Stepping
 from natkal.engine.state import StepInfo
 
 Keep = Literal["all", "log_prob", "nothing"]
 Callback = Callable[[int, Any, Any], None]
+State = TypeVar("State")
 
 
 def run(
-    learner: Learner,
-    state: Any,
+    learner: Stepping[Info_co],
+    state: State,
     inputs: Any,
     targets: Any,
     *,
@@ -30,7 +31,7 @@ def run(
     progress: bool = False,
     callback: Callback | None = None,
     every: int = 1000,
-) -> tuple[Any, Any]:
+) -> tuple[State, Info_co]:
     """Learn from observations in order, each predicted before it is learned from.
 
     `inputs` is an array, or a pytree of arrays, with one row per observation; `targets` has shape (n,) for scalar
@@ -51,6 +52,21 @@ def run(
     if keep not in ("all", "log_prob", "nothing"):
         raise ValueError(f'keep: must be "all", "log_prob" or "nothing", got {keep!r}')
     check_learner(learner, state)
+    return _run(cast(Learner, learner), state, inputs, targets, resets, batch_size, keep, progress, callback, every)
+
+
+def _run(
+    learner: Learner,
+    state: Any,
+    inputs: Any,
+    targets: Any,
+    resets: Any,
+    batch_size: int,
+    keep: Keep,
+    progress: bool,
+    callback: Callback | None,
+    every: int,
+) -> tuple[Any, Any]:
     inputs, targets = as_arrays(inputs, targets)
     check_stream(learner, inputs, targets)
     boundaries = None if resets is None else check_resets(resets, len(targets))

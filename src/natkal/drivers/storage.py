@@ -49,7 +49,13 @@ def save(path: str | Path, learner: Any, state: Any) -> Path:
     path = Path(path)
     if is_spread(state):
         return save_spread(path, learner, state)
-    write_file(path, {"natkal": natkal.__version__, "learner": repr(learner)}, state_arrays(state))
+    if not path.parent.is_dir():
+        raise StorageError(f"{path}: there is no folder {path.parent}")
+    arrays, expected = state_arrays(state), array_template(jax.eval_shape(learner.init))
+    if set(arrays) != set(expected):  # shapes may differ: many states, stacked
+        got = type(state).__name__
+        raise StorageError(f"{path}: not saved, the state is {got} and not what this learner's init gives")
+    write_file(path, {"natkal": natkal.__version__, "learner": repr(learner)}, arrays)
     return path
 
 

@@ -32,6 +32,13 @@ def check_params(model: Model, params: Params) -> None:
             raise ValueError(f"params: {name} holds a value that is not finite")
 
 
+def check_parts(**parts: tuple[Any, type, str]) -> None:
+    """Refuse a value that does not have the protocol of its place; the text says what to pass instead."""
+    for name, (value, protocol, instead) in parts.items():
+        if isinstance(value, type) or not isinstance(value, protocol):
+            raise TypeError(f"{name}: got {value!r}; pass {instead}")
+
+
 def in_precision_of(params: Params, data: Any) -> Any:
     """Floating-point data in the precision of the parameters, which is the precision everything is computed in."""
     return as_precision(jnp.result_type(*jax.tree.leaves(params)), data)

@@ -14,7 +14,7 @@ from natkal.compiling import jit_method
 from natkal.curvature import Curvature, Response, Update, chosen, dense
 from natkal.engine import counter
 from natkal.engine.blur import blurred, widened
-from natkal.engine.checks import check_params, in_precision_of
+from natkal.engine.checks import check_params, check_parts, in_precision_of
 from natkal.engine.directions import along_scores
 from natkal.engine.fisher import Fisher, exact
 from natkal.engine.joint import JointLaw, reward_moments
@@ -337,13 +337,18 @@ def online(
     0.75
     """
     rates = fading(0.0) if rates is None else rates
+    curvature = dense() if curvature is None else curvature
+    check_parts(
+        model=(model, Model, "nk.static_model(...) or nk.recurrent_model(...)"),
+        rates=(rates, Rates, "nk.fading(...) or nk.learning_rate(...)"),
+        curvature=(curvature, Curvature, "one such as nk.diagonal()"),
+    )
     check_prior(model, prior_cov)
     if prior_weight is not None:
         if is_concrete(prior_weight) and not np.asarray(prior_weight) > 0:
             raise ValueError(f"prior_weight: must be positive, got {prior_weight}")
         if not rates.is_kalman:
             raise ValueError("prior_weight: Prop. 4 needs fisher_decay equal to the learning rate; leave it out")
-    curvature = dense() if curvature is None else curvature
     check_fits(model, curvature)
     return KalmanLearner(
         model=model,

@@ -1,11 +1,21 @@
 """The one seam that everything above the engine stands on: a learner is pure functions on a pytree state."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from natkal.engine.prediction import Prediction
 from natkal.engine.state import StepInfo
 from natkal.models import Feed
 from natkal.typing import Array, Params
+
+Info_co = TypeVar("Info_co", covariant=True)
+
+
+class Stepping(Protocol[Info_co]):
+    """A learner by the type of the information about a step, so that `nk.run` returns it typed."""
+
+    def step(self, state: Any, inputs: Any, target: Any) -> tuple[Any, Info_co]:
+        """The state after one observation, and what is told about it."""
+        ...
 
 
 @runtime_checkable
@@ -47,4 +57,4 @@ class Learner(Protocol):
         ...
 
 
-__all__ = ["Feed", "Learner", "Prediction", "StepInfo"]
+__all__ = ["Feed", "Info_co", "Learner", "Prediction", "StepInfo", "Stepping"]

@@ -141,7 +141,10 @@ class KalmanEstimator(BaseEstimator):
     def _coefficients(self) -> Coefficients:
         check_is_fitted(self, "_table")
         if self._frame_columns is not None:
-            raise AttributeError("coef_: the frame has columns that are not numbers, one of them has several weights")
+            raise AttributeError(
+                "coef_: the frame has columns that are not numbers, which have several weights each; "
+                'encode them first, for instance with OneHotEncoder(drop="first"), to have one for each'
+            )
         found = coefficients(self._table)
         if found is None:
             raise AttributeError('coef_: only a linear model of one filter has it: model="linear", learner="single"')

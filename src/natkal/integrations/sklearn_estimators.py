@@ -73,6 +73,11 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
         """The standard errors of `coef_`."""
         return self._by_class(self._coefficients().weight_deviations)
 
+    @property
+    def intercept_std_(self) -> np.ndarray:
+        """The standard errors of `intercept_`."""
+        return self._by_class(self._coefficients().intercept_deviations)
+
     def _by_class(self, found: np.ndarray) -> np.ndarray:
         """Rows as scikit-learn's linear classifiers have them; those of the first class are 0."""
         count = len(self.classes_)
@@ -150,6 +155,11 @@ class _Regressor(RegressorMixin, KalmanEstimator):
         """The standard errors of `coef_`."""
         return self._coefficients().weight_deviations[0]
 
+    @property
+    def intercept_std_(self) -> float:
+        """The standard error of `intercept_`."""
+        return float(self._coefficients().intercept_deviations[0])
+
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X, y = self._rows_and_targets(X, y, reset=reset)
         return X, y.astype(np.float64)
@@ -173,8 +183,8 @@ class KalmanRegressor(_Regressor):
     `partial_fit` takes a stream: members that forget are weighed against those that do not. `past` is `"none"` unless
     given.
 
-    A linear model of one filter (`model="linear", learner="single"`) has `coef_`, `intercept_` and `coef_std_`, the
-    standard errors.
+    A linear model of one filter (`model="linear", learner="single"`) has `coef_` and `intercept_`, and their
+    standard errors `coef_std_` and `intercept_std_`.
 
     >>> import numpy as np
     >>> from natkal.sklearn import KalmanRegressor

@@ -6,7 +6,8 @@ The filter sees z = (x - c) / d and, of a number, (y - m) / s. With its output w
     log rate = w'z + b + log s                   (counts, divided by s)
     log-odds = w'z + b                           (classes)
 
-The covariance of w is P; that of a number's filter is in units of the noise variance, which is learned beside it.
+The covariance of (b, w) is P; that of a number's filter is in units of the noise variance, which is learned beside it.
+So the variance of the intercept is s^2 v'P v with v = (1, -c / d).
 """
 
 from typing import Any, NamedTuple
@@ -19,11 +20,12 @@ from natkal.tabular.table_learner import TableLearner
 
 
 class Coefficients(NamedTuple):
-    """One row of `weights`, `weight_deviations` and `intercepts` for each output."""
+    """One row of `weights` and an entry of `intercepts` for each output, with their standard errors."""
 
     weights: np.ndarray
     intercepts: np.ndarray
     weight_deviations: np.ndarray
+    intercept_deviations: np.ndarray
 
 
 def coefficients(table: TableLearner) -> Coefficients | None:
@@ -35,7 +37,7 @@ def coefficients(table: TableLearner) -> Coefficients | None:
         return None
     with jax.enable_x64(True):
         layer = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.bank.members[0].params[0])
-        variances = np.diagonal(np.asarray(learner.covariance(state)))
+        cov = np.asarray(learner.covariance(state))
         centre, deviation = _input_units(table, state)
         location, scale = (0.0, 1.0) if state.targets is None else map(float, learner.target_units(state)[:2])
     support = learner.outputs.support
@@ -44,12 +46,16 @@ def coefficients(table: TableLearner) -> Coefficients | None:
     laws: Any = learner.bank.laws.unweighted
     noise = _noise(state.bank.noise, laws.memories[0]) if support == "real" else 1.0
     # the parameters lie end to end, in the order of their names: bias before weight
-    spread = np.sqrt(noise * variances[layer["bias"].size :].reshape(layer["weight"].shape))
+    outputs = layer["bias"].size
+    spread = np.sqrt(noise * np.diagonal(cov)[outputs:].reshape(layer["weight"].shape))
     weights = factor * layer["weight"] / deviation[:, None]
     intercepts = shift + factor * layer["bias"] - centre @ weights
     deviations = np.where(np.isinf(deviation)[:, None], np.inf, factor * spread / deviation[:, None])
+    slope = np.concatenate([[1.0], -centre / deviation])
+    per_output = np.stack([cov[at::outputs, at::outputs] for at in range(outputs)])
+    intercept_deviations = factor * np.sqrt(noise * np.einsum("i,oij,j->o", slope, per_output, slope))
     own = slice(table.pasts[0].columns, table.pasts[0].columns + len(table.scaled))
-    return Coefficients(weights[own].T, intercepts, deviations[own].T)
+    return Coefficients(weights[own].T, intercepts, deviations[own].T, intercept_deviations)
 
 
 def _noise(heard: Any, span: float) -> float:

@@ -21,6 +21,7 @@ from natkal.tabular.columns import (
 )
 from natkal.tabular.errors import located
 from natkal.tabular.guess import kind_reader
+from natkal.tabular.moments import seconds
 from natkal.tabular.schema import Feature, Schema, late_feature
 from natkal.tabular.table import Reject, Rows
 from natkal.tabular.written_numbers import POINT, plain_numbers
@@ -39,6 +40,8 @@ class Encoded(NamedTuple):
     lines: np.ndarray
     file: str
     rejects: list[Reject]
+    times: np.ndarray | None = None
+    """Seconds since 1970 in the first column of times, NaN where missing; None without such a column."""
 
 
 class NewColumn(NamedTuple):
@@ -242,6 +245,7 @@ class Encoder:
         good = np.ones(len(rows), bool)
         good[list(reasons)] = False
         inputs = np.zeros((int(good.sum()), self.width))
+        clock = next((place for place, feature in enumerate(features) if feature.kind == "time"), None)
         first = 0
         for feature, values in zip(features, parsed, strict=True):
             self._fill(inputs[:, first : first + _size(feature)], feature, pick(values, good), grow)
@@ -258,6 +262,7 @@ class Encoder:
             lines=rows.lines[good],
             file=rows.file,
             rejects=sorted(rejects, key=lambda reject: reject.line),
+            times=None if clock is None else seconds(pick(parsed[clock], good)),
         )
 
     def _parse(self, feature: Feature, rows: Rows, reasons: dict[int, str]) -> np.ndarray | list[Any]:

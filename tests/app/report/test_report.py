@@ -11,10 +11,12 @@ import jax
 import numpy as np
 import pytest
 
+import natkal as nk
 from natkal.app.report import write_report
-from natkal.app.report.charts import Axes, clipped, short, ticks
+from natkal.app.report.charts import Axes, clipped, clipped_apart, short, ticks
 from natkal.app.report.facts import coarser, effective_memory
 from natkal.app.report.targets import changes
+from natkal.app.report.timeline import along, date_ticks
 from natkal.app.session import class_scores
 from tests.app.support import csv_text, learn, table
 
@@ -124,8 +126,9 @@ def test_effective_memory_is_one_over_the_learning_rate():
 def test_coarser_windows_keep_the_mean():
     rng = np.random.default_rng(0)
     rows = rng.integers(1, 100, size=500).astype(float)
-    series = {"row": np.cumsum(rows), "rows": rows, "log_loss": rng.normal(size=500)}
+    series = {"row": np.cumsum(rows), "rows": rows, "log_loss": rng.normal(size=500), "time": 7 * np.cumsum(rows)}
     merged = coarser(series)
+    np.testing.assert_array_equal(merged["time"], 7 * merged["row"])
     assert len(merged["row"]) <= 64
     assert merged["rows"].sum() == rows.sum()
     np.testing.assert_allclose(
@@ -159,3 +162,43 @@ def test_names_that_are_cut_stay_apart():
     names = [f"a_rather_long_name_of_a_column_{number}" for number in (1, 2)]
     assert len({clipped(name) for name in names}) == 2
     assert all(len(clipped(name)) <= 20 for name in names)
+    alike = ["the_same_beginning_one_the_same_end", "the_same_beginning_two_the_same_end", "short"]
+    shown = clipped_apart(alike, 12)
+    assert len(set(shown)) == 3
+    assert all(len(label) <= 12 for label in shown)
+
+
+@pytest.mark.parametrize("days", [1e-3, 0.2, 3, 40, 300, 2000, 30_000])
+def test_ticks_of_times_are_inside_apart_and_not_too_many(days):
+    low = 1.4e9
+    found = date_ticks(low, low + 86400 * days)
+    places, texts = zip(*found, strict=True)
+    assert 2 <= len(found) <= 11
+    assert low <= min(places) <= max(places) <= low + 86400 * days
+    assert len(set(texts)) == len(texts)
+    assert all(len(text) <= 8 for text in texts)
+
+
+def test_times_make_the_axis_only_where_they_are_known_and_in_order():
+    rows, times = np.arange(1, 4), np.array([0.0, 86400.0, 200_000.0])
+    assert along(rows, times).dates
+    assert along(rows, times).label == "time, 1970"
+    for bad in (times[::-1], np.full(3, 5.0), np.array([0.0, np.nan, 1.0]), None):
+        assert along(rows, bad).places.tolist() == [1, 2, 3]
+        assert along(rows, bad).ends == (0, 3)
+
+
+def test_relevance_of_a_walk_and_the_times_of_its_rows(tmp_path):
+    """A walk y_t = y_{t-1} + x_t: x matters most, if each row is judged beside the row before it."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    y = np.cumsum(x) + 50 + 0.1 * rng.normal(size=300)
+    days = np.datetime64("2024-01-01") + np.arange(300)
+    rows = [{"day": str(day), "x": a, "y": b} for day, a, b in zip(days, x.tolist(), y.tolist(), strict=True)]
+    run = nk.learn(rows, target="y", learner="single", model="linear", past="1", progress=False)
+    assert run.relevance["x"] > 0.7 > run.relevance["day"]
+    assert run.history["row"].tolist() == [64, 128, 192, 256, 300]
+    assert run.history["time"].astype("datetime64[D]").tolist() == days[[63, 127, 191, 255, 299]].tolist()
+    text = run.report(tmp_path / "report.html").read_text()
+    assert "time, 2024" in text
+    assert "at 2024-03-04" in text

@@ -95,8 +95,11 @@ class Run:
 
     @property
     def history(self) -> dict[str, np.ndarray]:
-        """The same figures window by window; `row` is the last row of each."""
-        return read_metrics(metrics_path(self._session))
+        """The same figures window by window; `row` is the last row of each, `time` its time where the data has one."""
+        found = read_metrics(metrics_path(self._session))
+        if "time" in found:
+            found["time"] = np.array([1e3 * value for value in found["time"]]).astype("datetime64[ms]")
+        return found
 
     @property
     def calibration(self) -> dict[str, np.ndarray]:
@@ -152,8 +155,10 @@ class Run:
 
         if not 0 < level < 1:
             raise ValueError(f"level: must lie between 0 and 1, got {level!r}")
+        if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer):
+            raise ValueError(f"horizon: must be a whole number of rows, got {horizon!r}")
         with table_call():
-            rows = forecast_rows(self._session, horizon, future, level, key)
+            rows = forecast_rows(self._session, int(horizon), future, level, key)
         names = list(dict.fromkeys(name for row in rows for name in row))
         return as_table({name: [row.get(name) for row in rows] for name in names}, self._kind)
 
@@ -163,10 +168,17 @@ class Run:
             old = self._session
             source = open_data(data, old.settings.targets, old.settings.encoding)
             session, _ = Session.resume(old.folder, model=old.settings.model)
+            read, learned = session.counts.read, session.counts.learned
             with progress_line(source, shown=progress, rows_before=session.counts.read) as report:
                 session.run(source, [], checkpoint_seconds=None, report=report)
         self._session = session
         self.__dict__.pop("relevance", None)
+        if session.counts.learned == learned and session.counts.read > read:
+            names = ", ".join(self.targets)
+            warnings.warn(
+                f"none of the {session.counts.read - read:,} rows has a target ({names}): nothing was learned",
+                stacklevel=2,
+            )
         return self
 
     # -- pages and folders ---------------------------------------------------------------------------------------------

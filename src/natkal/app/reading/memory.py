@@ -130,7 +130,10 @@ def _frame_blocks(columns: Mapping[str, Any], count: int) -> Iterator[dict[str, 
 def _arrow_source(name: str, data: Any) -> MemorySource:
     """Anything that speaks Arrow: tables, batches and their readers, relations of a database."""
     pyarrow: Any = need_arrow(name)
-    table = data.read_all() if hasattr(data, "read_all") else pyarrow.table(data)
+    try:
+        table = data.read_all() if hasattr(data, "read_all") else pyarrow.table(data)
+    except pyarrow.ArrowInvalid as error:
+        raise StreamError(f"data: {type(data).__name__} has no named columns; give {TAKES}") from error
     kinds = {field.name: "category" for field in table.schema if pyarrow.types.is_dictionary(field.type)}
 
     def blocks() -> Iterator[dict[str, Column]]:

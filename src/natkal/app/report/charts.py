@@ -6,6 +6,8 @@ from html import escape
 
 import numpy as np
 
+from natkal.app.report.timeline import date_text, date_ticks
+
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 38
 Number = int | float
@@ -24,7 +26,9 @@ class Axes:
         x_label: str = "",
         log_y: bool = False,
         y_format: str = "",
+        dates: bool = False,
     ):
+        self._dates = dates
         self._x = _widened(*x)
         self._log = log_y
         self._y = _widened(*(math.log10(value) for value in y)) if log_y else _widened(*y)
@@ -53,7 +57,7 @@ class Axes:
         for a, b in zip(x, y, strict=True):
             if math.isfinite(a) and math.isfinite(b):
                 across, up = self.place(a, b)
-                text = escape(f"{name}: {short(b, y_format)} at {short(a)}")
+                text = escape(f"{name}: {short(b, y_format)} at {self._x_text(a)}")
                 self._parts.append(
                     f'<circle class="value" cx="{across:.1f}" cy="{up:.1f}" r="7"><title>{text}</title></circle>'
                 )
@@ -64,7 +68,7 @@ class Axes:
             across, _ = self.place(a, 1.0)
             self._add(
                 f'<line class="mark" x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}">'
-                f"<title>{escape(name)} at {short(a)}</title></line>"
+                f"<title>{escape(name)} at {self._x_text(a)}</title></line>"
             )
 
     def band(self, x: Sequence[Number], low: Sequence[Number], high: Sequence[Number], kind: str) -> None:
@@ -101,6 +105,9 @@ class Axes:
             f"{''.join(self._parts)}</svg>"
         )
 
+    def _x_text(self, x: Number) -> str:
+        return date_text(x) if self._dates else short(x)
+
     def _add(self, mark: str) -> None:
         self._parts.append(mark)
         self.marks += 1
@@ -112,12 +119,12 @@ class Axes:
             text = short(value, y_format)
             self._parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}"/>')
             self._parts.append(f'<text class="tick" x="{LEFT - 6}" y="{up + 4:.1f}" text-anchor="end">{text}</text>')
-        for tick in ticks(*self._x, about=4):
+        across_ticks = [(tick, short(tick)) for tick in ticks(*self._x, about=4)]
+        for tick, text in date_ticks(*self._x) if self._dates else across_ticks:
             across, below = self.place(tick, 1.0)[0], HEIGHT - BOTTOM + 16
-            anchor = "end" if across > WIDTH - RIGHT - 12 else "middle"
-            self._parts.append(
-                f'<text class="tick" x="{across:.1f}" y="{below}" text-anchor="{anchor}">{short(tick)}</text>'
-            )
+            room = 30 if self._dates else 12
+            anchor = "end" if across > WIDTH - RIGHT - room else "middle"
+            self._parts.append(f'<text class="tick" x="{across:.1f}" y="{below}" text-anchor="{anchor}">{text}</text>')
         if x_label:
             middle = (LEFT + WIDTH - RIGHT) / 2
             self._parts.append(
@@ -127,15 +134,16 @@ class Axes:
 
 def bars(names: Sequence[str], values: Sequence[Number], title: str) -> str:
     """Horizontal bars, one for each name, the longest filling the width."""
-    row, left = 24, 170
+    row, left = 24, 180
     height = row * len(names) + 8
     longest = max([*values, 1e-300])
     parts = []
+    shown = clipped_apart(names, 18)
     for i, (name, value) in enumerate(zip(names, values, strict=True)):
         top = 4 + i * row
-        length = (WIDTH - left - 60) * value / longest
+        length = (WIDTH - left - 84) * value / longest
         parts.append(
-            f'<text class="tick" x="{left - 8}" y="{top + 15}" text-anchor="end">{escape(clipped(name))}'
+            f'<text class="tick" x="{left - 8}" y="{top + 15}" text-anchor="end">{escape(shown[i])}'
             f"<title>{escape(name)}</title></text>"
             f'<rect class="bar" x="{left}" y="{top + 3}" width="{max(length, 1):.1f}" height="{row - 7}" rx="2"/>'
             f'<text class="tick" x="{left + length + 6:.1f}" y="{top + 15}">{short(value)}</text>'
@@ -152,6 +160,19 @@ def clipped(name: str, longest: int = 20) -> str:
         return name
     end = longest * 2 // 5
     return f"{name[: longest - end - 1]}…{name[-end:]}"
+
+
+def clipped_apart(names: Sequence[str], longest: int = 20) -> list[str]:
+    """Names short enough for labels, each `clipped`; those that would look alike are numbered."""
+    shown = [clipped(name, longest) for name in names]
+    alike = {label for label in shown if shown.count(label) > 1}
+    seen: dict[str, int] = {}
+    found = []
+    for label, name in zip(shown, names, strict=True):
+        seen[label] = seen.get(label, 0) + 1
+        number = f" ({seen[label]})"
+        found.append(f"{name[: longest - len(number) - 1]}…{number}" if label in alike else label)
+    return found
 
 
 def ticks(low: Number, high: Number, *, about: int = 5, whole: bool = False) -> list[Number]:

@@ -1,7 +1,9 @@
 """What a report says, gathered from a run: its last checkpoint and its metrics file."""
 
+import copy
 import csv
 import dataclasses
+import datetime
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,9 @@ import numpy as np
 from natkal.app.session.metrics import TargetMetrics
 from natkal.app.session.session import Session
 from natkal.compiling import run_once
+from natkal.tabular.loop import Row
+from natkal.tabular.moments import seconds
+from natkal.tabular.table_learner import TableLearner
 
 LARGEST = 3000
 """The largest number of parameters whose covariance is taken apart for its spectrum."""
@@ -74,13 +79,19 @@ def effective_memory(rows: np.ndarray, fading: float) -> np.ndarray:
 
 
 def read_metrics(path: Path) -> dict[str, np.ndarray]:
-    """The metrics file, column by column; an empty cell is NaN."""
+    """The metrics file, column by column; an empty cell is NaN, a time in seconds since 1970."""
     if not path.exists():
         return {}
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     names = rows[0].keys() if rows else []
-    return {name: np.array([float(row[name]) if row[name] else np.nan for row in rows]) for name in names}
+
+    def number(name: str, cell: str) -> float:
+        if not cell:
+            return np.nan
+        return float(seconds([datetime.datetime.fromisoformat(cell)])[0]) if name == "time" else float(cell)
+
+    return {name: np.array([number(name, row[name]) for row in rows]) for name in names}
 
 
 def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.ndarray]:
@@ -92,7 +103,7 @@ def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.nd
     there = weight > 0
     merged = {}
     for name, values in series.items():
-        if name in ("row", "rows"):
+        if name in ("row", "rows", "time"):
             continue
         known = np.isfinite(values)
         total = np.bincount(group[known], (values * series["rows"])[known], windows)
@@ -100,6 +111,8 @@ def coarser(series: dict[str, np.ndarray], windows: int = 64) -> dict[str, np.nd
         merged[name] = np.where(counted > 0, total / np.maximum(counted, 1), np.nan)[there]
     last = np.zeros(windows)
     np.maximum.at(last, group, series["row"])
+    if "time" in series:
+        merged["time"] = series["time"][np.isin(series["row"], last[there])]
     return {"row": last[there], "rows": weight[there], **merged}
 
 
@@ -107,7 +120,8 @@ def relevance(session: Session) -> dict[str, float]:
     """For each column, how much log loss rises on the last rows when the column is permuted among them.
 
     What matters is what the loss loses without the column, not the size of a gradient: a column that determines the
-    target comes out on top, an identifier does not. In nats per row, the largest first; of the first target.
+    target comes out on top, an identifier does not. In nats per row, the largest first; of the first target. Past
+    targets stay in their order; rows whose past reaches further back than the rows that are kept are left out.
     """
     inputs = session.recent_inputs
     record = session.metrics.columns(session.metrics.recent, 0)
@@ -116,10 +130,13 @@ def relevance(session: Session) -> dict[str, float]:
         return {}
     inputs, observed = inputs[-count:], session.metrics.recent_targets()[-count:]
 
+    past = session.learner.pasts[0]
+    skipped = min(past.season + max(past.lags, default=0), count // 2) if past.columns else 0
+
     def loss(numbers: np.ndarray) -> float:
-        rows = session.learner.rows(numbers, observed, tell_past=False)
+        rows = _with_past(session.learner, numbers, observed)
         told = session.learner.predict(rows, limits=False)
-        return float(-np.nanmean(told.outcomes[0].log_prob))
+        return float(-np.nanmean(told.outcomes[0].log_prob[skipped:]))
 
     usual = loss(inputs)
     order = np.random.default_rng(0).permutation(count)
@@ -130,6 +147,16 @@ def relevance(session: Session) -> dict[str, float]:
         moved[:, owners == name] = inputs[order][:, owners == name]
         lost[name] = max(loss(moved) - usual, 0.0)
     return dict(sorted(lost.items(), key=lambda entry: -entry[1]))
+
+
+def _with_past(learner: TableLearner, numbers: np.ndarray, observed: np.ndarray) -> Row:
+    """Rows with the targets of the rows before each as its past; the learner's own past stays as it is."""
+    kept = learner.pasts, learner.known
+    learner.pasts, learner.known = copy.deepcopy(kept)
+    try:
+        return learner.rows(numbers, observed)
+    finally:
+        learner.pasts, learner.known = kept
 
 
 def calibration(part: TargetMetrics) -> dict[str, np.ndarray]:

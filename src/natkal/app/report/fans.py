@@ -1,13 +1,17 @@
 """Forecasts as fan charts: the last cycles of a series and the rows to come, and how often each interval has held."""
 
+import datetime
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from natkal.app.report.charts import Axes, span
+from natkal.app.report.timeline import Along, along
 from natkal.app.session.forecasting import Forecast
 from natkal.app.session.session import Session
+from natkal.tabular import cells
+from natkal.tabular.moments import seconds
 
 MAX_FANS = 6
 """How many keys are shown."""
@@ -40,27 +44,44 @@ def _fan(session: Session, fan: Forecast) -> Picture:
     known = list(past.known.get(fan.key, ()))
     horizon = fan.paths.shape[1]
     seen = np.array(known[-max(CYCLES * past.season, 2 * horizon, 24) :])
-    before, ahead = np.arange(1 - len(seen), 1), np.arange(0, horizon + 1)
     last = seen[-1:] if len(seen) else fan.paths[:1, 0]
     percentiles = np.percentile(fan.paths, [5, 10, 25, 50, 75, 90, 95], axis=0)
     by_share = {
         share: np.concatenate([last, row]) for share, row in zip((5, 10, 25, 50, 75, 90, 95), percentiles, strict=True)
     }
-    axes = Axes(
-        (float(before[0]) if len(before) else 0.0, float(horizon)),
-        span(seen, by_share[5], by_share[95]),
-        x_label="rows from the last one",
-    )
+    axis = _axis(session, fan, len(seen))
+    axes = Axes(axis.ends, span(seen, by_share[5], by_share[95]), x_label=axis.label, dates=axis.dates)
+    before, ahead = axis.places[: len(seen)], axis.places[max(len(seen) - 1, 0) :]
     for low, high in BANDS:
         axes.band(ahead.tolist(), by_share[low].tolist(), by_share[high].tolist(), "band")
     axes.line(before.tolist(), seen.tolist(), "base", name="observed")
     axes.line(ahead.tolist(), by_share[50].tolist(), "own", name="median")
+    axes.values(before.tolist(), seen.tolist(), "observed")
+    axes.values(ahead[1:].tolist(), by_share[50][1:].tolist(), "median")
     whose = f", {fan.key}" if fan.key else ""
     period = f" Its period is {past.season} rows." if past.season else ""
     note = f"The next {horizon} rows: 50, 80 and 90 percent of the paths, and their median.{period}"
     key = [("base", "observed"), ("", "forecast"), ("area", "50, 80, 90% intervals")]
     title = f"Forecast of {target.name}{whose}"
     return Picture(title, axes.svg(title), key, note)
+
+
+def _axis(session: Session, fan: Forecast, seen: int) -> Along:
+    """Times where those of the last rows and of the rows to come are known, else rows from the last one."""
+    count = fan.paths.shape[1]
+    rows = np.arange(1 - max(seen, 1), count + 1)
+    times = session.metrics.recent_times[-max(seen, 1) :]
+    known = not session.schema.key and len(times) == max(seen, 1) and len(fan.coming.times) == count
+    coming = seconds([_moment(cell) for cell in fan.coming.times])
+    found = along(rows, np.concatenate([times, coming]) if known else None, whole_run=False)
+    return found if found.dates else found._replace(label="rows from the last one")
+
+
+def _moment(cell: Any) -> datetime.datetime | None:
+    try:
+        return cells.moment(cell)
+    except ValueError:
+        return None
 
 
 def _coverage(session: Session) -> Picture:

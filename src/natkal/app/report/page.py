@@ -11,8 +11,12 @@ from natkal.app.report.facts import Facts
 from natkal.app.report.fans import pictures
 from natkal.app.report.figures import figure
 from natkal.app.report.targets import NAMES, target_section
+from natkal.app.report.timeline import along
 from natkal.app.session.forecasting import Forecast
 from natkal.app.session.session import Session
+
+SHOWN_FILTERS = 5
+"""How many filters of a bank have a colour of their own."""
 
 
 def page(session: Session, facts: Facts, seconds: float | None, fans: Sequence[Forecast]) -> str:
@@ -68,8 +72,10 @@ def _knowledge(session: Session, facts: Facts) -> str:
         note = "How much log loss, in nats a row, is lost on the last rows when the column is shuffled among them."
         charts.append(figure("Feature relevance", chart, [], note))
     rows, memory = facts.memory
-    axes = Axes((0, float(rows[-1])), (0, float(memory.max()) * 1.05), x_label="rows")
-    axes.line(rows.tolist(), memory.tolist(), "own", name="effective memory")
+    axis = along(rows, facts.series.get("time") if len(rows) == len(facts.series.get("row", [])) else None)
+    axes = Axes(axis.ends, (0, float(memory.max()) * 1.05), x_label=axis.label, dates=axis.dates)
+    axes.line(axis.places.tolist(), memory.tolist(), "own", name="effective memory")
+    axes.values(axis.places.tolist(), memory.tolist(), "effective memory")
     note = f"How many rows count in what is known now, 1/η: {short(float(memory[-1]))} at the end."
     charts.append(figure("Effective memory", axes.svg("Effective memory"), [], note))
     if facts.weights:
@@ -79,16 +85,22 @@ def _knowledge(session: Session, facts: Facts) -> str:
 
 
 def _weights(facts: Facts) -> str:
-    """The share of each filter of the bank, stacked; those that had most in all from below."""
-    rows = facts.series["row"]
+    """The share of each filter of the bank, stacked; those that had most in all from below, the others together."""
+    axis = along(facts.series["row"], facts.series.get("time"))
+    rows = axis.places
     order = sorted(facts.weights, key=lambda name: -float(np.nansum(facts.weights[name])))
-    axes = Axes((0, float(rows[-1])), (0, 1), x_label="rows", y_format=".0%")
+    axes = Axes(axis.ends, (0, 1), x_label=axis.label, y_format=".0%", dates=axis.dates)
+    shown = {name.replace("prior ", "prior ×"): facts.weights[name] for name in order[:SHOWN_FILTERS]}
+    if order[SHOWN_FILTERS:]:
+        shown[f"{len(order) - SHOWN_FILTERS} others"] = np.sum(
+            [facts.weights[name] for name in order[SHOWN_FILTERS:]], axis=0
+        )
     below = np.zeros(len(rows))
-    for number, name in enumerate(order):
-        above = below + facts.weights[name]
-        axes.band(rows.tolist(), below.tolist(), above.tolist(), f"share s{min(number, 5)}")
+    for number, share in enumerate(shown.values()):
+        above = below + share
+        axes.band(rows.tolist(), below.tolist(), above.tolist(), f"share s{number}")
         below = above
-    key = [(f"area s{min(number, 5)}", name.replace("prior ", "prior ×")) for number, name in enumerate(order)]
+    key = [(f"area s{number}", name) for number, name in enumerate(shown)]
     note = "How much each filter had to say: filters differ in prior (times 1/fan-in) and fading, the data weigh them."
     return figure("Weights of the bank", axes.svg("Weights of the bank"), key, note)
 

@@ -5,9 +5,10 @@ from html import escape
 
 import numpy as np
 
-from natkal.app.report.charts import Axes, clipped, short, span
+from natkal.app.report.charts import Axes, clipped_apart, short, span
 from natkal.app.report.facts import Facts, calibration
 from natkal.app.report.figures import figure, figures_table
+from natkal.app.report.timeline import Along, along
 from natkal.app.session.class_scores import SHOWN_CLASSES, precision_recall
 from natkal.app.session.metrics import TargetMetrics
 from natkal.app.session.session import Session
@@ -59,12 +60,25 @@ def changes(series: np.ndarray) -> np.ndarray:
     return np.array(found, int)
 
 
+def _along(series: Mapping[str, np.ndarray]) -> Along:
+    """The axis of the whole run."""
+    return along(series.get("row", np.zeros(0)), series.get("time"))
+
+
+def _along_recent(session: Session, count: int) -> Along:
+    """The axis of the last rows."""
+    last = session.metrics.row
+    return along(np.arange(last - count + 1, last + 1), session.metrics.recent_times[-count:], whole_run=False)
+
+
 def _running(series: Mapping[str, np.ndarray], prefix: str, name: str, title: str) -> str:
-    x, y = series.get("row", np.zeros(0)), series.get(prefix + name, np.zeros(0))
+    axis = _along(series)
+    x = axis.places
+    y = series.get(prefix + name, np.zeros(0))
     base = series.get(f"{prefix}baseline_{name}", np.zeros(0))
     low, high = span(y, base, trim=0.01)
     form = ".0%" if name == "accuracy" else ""
-    axes = Axes((0, max(span(x)[1], 1)), (low, high), x_label="rows", y_format=form)
+    axes = Axes(axis.ends, (low, high), x_label=axis.label, y_format=form, dates=axis.dates)
     axes.line(x.tolist(), base.tolist(), "base", name="baseline")
     axes.line(x.tolist(), y.tolist(), "own", name=name.replace("_", " "))
     axes.values(x.tolist(), y.tolist(), name.replace("_", " "), ".1%" if form else "")
@@ -79,14 +93,16 @@ def _running(series: Mapping[str, np.ndarray], prefix: str, name: str, title: st
 
 def _cumulative(series: Mapping[str, np.ndarray], prefix: str) -> str:
     """Nats saved so far against each baseline that has a log loss."""
-    x, rows = series.get("row", np.zeros(0)), series.get("rows", np.zeros(0))
+    axis = _along(series)
+    x = axis.places
+    rows = series.get("rows", np.zeros(0))
     own = series.get(f"{prefix}log_loss", np.zeros(0))
     saved = {}
     for kind, name in (("baseline_", "frequencies or mean so far"), ("last_", "same as last time")):
         other = series.get(f"{prefix}{kind}log_loss")
         if other is not None and np.isfinite(other).any():
             saved[name] = np.cumsum(np.nan_to_num((other - own) * rows))
-    axes = Axes((0, max(span(x)[1], 1)), span([0.0], *saved.values()), x_label="rows")
+    axes = Axes(axis.ends, span([0.0], *saved.values()), x_label=axis.label, dates=axis.dates)
     kinds = ("own", "base")
     for kind, (name, values) in zip(kinds, saved.items(), strict=False):
         axes.line(x.tolist(), values.tolist(), kind, name=name)
@@ -97,10 +113,12 @@ def _cumulative(series: Mapping[str, np.ndarray], prefix: str) -> str:
 
 
 def _coverage(series: Mapping[str, np.ndarray], prefix: str) -> str:
-    x, y = series.get("row", np.zeros(0)), series.get(f"{prefix}coverage_90", np.zeros(0))
+    axis = _along(series)
+    x = axis.places
+    y = series.get(f"{prefix}coverage_90", np.zeros(0))
     low = min(0.7, span(y)[0])
-    axes = Axes((0, max(span(x)[1], 1)), (low, 1.0), x_label="rows", y_format=".0%")
-    axes.line([0, max(span(x)[1], 1)], [0.9, 0.9], "ideal", name="as promised")
+    axes = Axes(axis.ends, (low, 1.0), x_label=axis.label, y_format=".0%", dates=axis.dates)
+    axes.line(list(axis.ends), [0.9, 0.9], "ideal", name="as promised")
     axes.line(x.tolist(), y.tolist(), "own", name="coverage")
     axes.values(x.tolist(), y.tolist(), "coverage", ".1%")
     key = [("", "share of rows inside their 90% interval"), ("ideal", "as promised")]
@@ -130,12 +148,13 @@ def _calibration(part: TargetMetrics) -> str:
 
 def _recent_classes(session: Session, part: TargetMetrics, position: int) -> str:
     rows = session.metrics.columns(session.metrics.recent, position)
-    y, last = rows.observed, session.metrics.row
-    x = np.arange(last - len(y) + 1, last + 1)
-    if not len(x):
+    y = rows.observed
+    if not len(y):
         return ""
+    axis = _along_recent(session, len(y))
+    x = axis.places
     seen = y if part.classes == 2 else (rows.guess == y).astype(float)
-    axes = Axes((float(x[0]), float(x[-1])), (0, 1), x_label="row")
+    axes = Axes(axis.ends, (0, 1), x_label=axis.label, dates=axis.dates)
     axes.line(x.tolist(), rows.spread.tolist(), "own", name="probability")
     axes.dots(x.tolist(), np.where(np.isnan(y), np.nan, seen).tolist(), "seen")
     name = part.target.classes[1] if part.classes == 2 else "the most probable class"
@@ -145,15 +164,16 @@ def _recent_classes(session: Session, part: TargetMetrics, position: int) -> str
 
 def _recent_numbers(session: Session, part: TargetMetrics, position: int) -> str:
     rows = session.metrics.columns(session.metrics.recent, position)
-    y, last = rows.observed[-FEW:], session.metrics.row  # more would hide the intervals
-    x = np.arange(last - len(y) + 1, last + 1)
-    if not len(x):
+    y = rows.observed[-FEW:]  # more would hide the intervals
+    if not len(y):
         return ""
+    axis = _along_recent(session, len(y))
+    x = axis.places
     guess, spread, low, high = rows.guess[-FEW:], rows.spread[-FEW:], rows.low[-FEW:], rows.high[-FEW:]
     exact = bool(np.isfinite(low).all())
     if not exact:
         low, high = guess - NORMAL_90 * spread, guess + NORMAL_90 * spread
-    axes = Axes((float(x[0]), float(x[-1])), span(low, high, y, trim=0.002), x_label="row")
+    axes = Axes(axis.ends, span(low, high, y, trim=0.002), x_label=axis.label, dates=axis.dates)
     axes.band(x.tolist(), low.tolist(), high.tolist(), "band")
     axes.line(x.tolist(), guess.tolist(), "own", name="predicted")
     axes.dots(x.tolist(), y.tolist(), "seen")
@@ -182,9 +202,10 @@ def _confusion(part: TargetMetrics) -> str:
         table = np.concatenate([part.confusion[:shown], part.confusion[-1:]])[:, [*range(shown), -1]]
     precision, recall = precision_recall(table)
     largest = np.maximum(table.sum(axis=1, keepdims=True), 1)
-    head = "".join(f'<th title="{escape(name)}">{escape(clipped(name, 12))}</th>' for name in names)
+    shown_names = clipped_apart(names, 12)
+    heads = [f'<th title="{escape(name)}">{escape(label)}</th>' for name, label in zip(names, shown_names, strict=True)]
     body = ""
-    for row, name in enumerate(names):
+    for row in range(len(names)):
         cells = "".join(
             f'<td class="{"hit" if row == column else "miss"}" style="--share:{count / largest[row, 0]:.2f}">'
             f"{count:,.0f}</td>"
@@ -193,13 +214,13 @@ def _confusion(part: TargetMetrics) -> str:
         scores = "".join(
             f"<td>{'' if np.isnan(value) else f'{value:.1%}'}</td>" for value in (recall[row], precision[row])
         )
-        body += f'<tr><th title="{escape(name)}">{escape(clipped(name, 12))}</th>{cells}{scores}</tr>'
+        body += f"<tr>{heads[row]}{cells}{scores}</tr>"
     area = part.summary().get("auc")
     note = "Rows: what came. Columns: the most probable class before learning. Found: the share of a class's rows that "
     note += "were predicted so. Right: the share of its predictions that were right."
     note += "" if area is None else f" AUC {short(area)}."
     square = (
-        f'<table class="square"><thead><tr><th></th>{head}<th>found</th><th>right</th></tr></thead>'
+        f'<table class="square"><thead><tr><th></th>{"".join(heads)}<th>found</th><th>right</th></tr></thead>'
         f"<tbody>{body}</tbody></table>"
     )
     return figures_table("Confusion matrix", square, note)

@@ -190,7 +190,8 @@ class DecisionSession:
 
     def _kind(self, row: Mapping[str, Any]) -> str:
         """A row with an arm is a logged decision, one with a reward and no arm is a reward; others want a decision."""
-        if not cells.is_missing(row.get(self.settings.arm)):
+        arm = row.get(self.settings.arm)
+        if arm in self.settings.arms or not cells.is_missing(arm):  # an arm may be called "none"
             return "logged"
         return "context" if cells.is_missing(row.get(self.settings.reward)) else "reward"
 

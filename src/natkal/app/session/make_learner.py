@@ -7,6 +7,7 @@ import numpy as np
 from natkal.app.settings import Settings
 from natkal.tabular.errors import StreamError
 from natkal.tabular.features import Encoder
+from natkal.tabular.options import past_lags
 from natkal.tabular.pooled_table import PooledTable
 from natkal.tabular.table import Rows
 from natkal.tabular.table_learner import TableLearner, TargetShape
@@ -29,6 +30,8 @@ def check_pool(settings: Settings) -> None:
 
 def make_learner(settings: Settings, encoder: Encoder, first: Sequence[Rows]) -> TableLearner:
     """The learner for the columns of a run; the scales of a population are those of the first rows."""
+    if not encoder.width and past_lags(settings.options.past) == ():
+        raise StreamError("there is nothing to predict from: no feature column, and --past none; leave --past out")
     targets = [
         TargetShape(target.task, max(len(target.classes), 2), len(target.classes))
         if target.classes

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natkal.app.session import class_scores
+from natkal.tabular.moments import moment_at
 from natkal.tabular.schema import Target
 from natkal.tabular.tasks import Outcome, point_of
 
@@ -43,6 +44,11 @@ def next_edge(row: int, every: int | None = None) -> int:
     """The row count at which the window that `row` rows have reached into ends: 64 rows at first, n/32 later on."""
     size = every or min(max(SMALLEST, 1 << max(row.bit_length() - 6, 0)), LARGEST)
     return (row // size + 1) * size
+
+
+def written(name: str, value: int | float) -> str:
+    """A figure as the metrics file has it: the time of a window's last row as a date, numbers to the last bit."""
+    return moment_at(value).isoformat() if name == "time" else repr(value)
 
 
 def record(target: Target, outcome: Outcome, observed: np.ndarray) -> Record:
@@ -216,7 +222,7 @@ class Metrics:
         self.parts = [TargetMetrics(target) for target in targets]
         self.every = every
         self.row = 0
-        width = COLUMNS * len(targets) + len(members)
+        width = COLUMNS * len(targets) + 1 + len(members)
         self.open = np.zeros((0, width))
         self.recent = np.zeros((0, width))
 
@@ -227,7 +233,8 @@ class Metrics:
     def add(self, rows: np.ndarray) -> dict[str, int | float] | None:
         """Rows, at most `to_edge` of them, and the figures of the window if they complete it.
 
-        A row holds the `Record` of every target, and then what is told of the members.
+        A row holds the `Record` of every target, its time in seconds (NaN where it has none), and what is told of the
+        members.
         """
         edge = next_edge(self.row, self.every)
         self.open = np.concatenate([self.open, rows])
@@ -245,6 +252,8 @@ class Metrics:
             for name, value in part.window(self.columns(self.open, position)).items():
                 figures[prefix + name] = value
         first = self.open.shape[1] - len(self.members)
+        if np.isfinite(self.open[-1, first - 1]):
+            figures["time"] = float(self.open[-1, first - 1])
         figures |= dict(zip(self.members, self.open[:, first:].mean(axis=0).tolist(), strict=True))
         self.open = self.open[:0]
         return figures
@@ -253,6 +262,11 @@ class Metrics:
         """The record of one target."""
         return Record(*rows[:, COLUMNS * position : COLUMNS * (position + 1)].T)
 
+    @property
+    def recent_times(self) -> np.ndarray:
+        """The times of the last rows, in seconds since 1970; NaN where they have none."""
+        return self.recent[:, COLUMNS * len(self.parts)]
+
     def recent_targets(self) -> np.ndarray:
         """What came in the last rows, target by target."""
         return np.stack([self.columns(self.recent, at).observed for at in range(len(self.parts))], axis=1)
@@ -260,7 +274,7 @@ class Metrics:
     @property
     def names(self) -> list[str]:
         """The columns of the metrics file."""
-        names = ["row", "rows"]
+        names = ["row", "rows", "time"]
         for part in self.parts:
             prefix = f"{part.target.name}." if len(self.parts) > 1 else ""
             own = ["log_loss", "baseline_log_loss"]

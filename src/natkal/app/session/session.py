@@ -16,7 +16,7 @@ from natkal.app.reading.source import STDIN, RowSource
 from natkal.app.session import checkpoint, snapshot
 from natkal.app.session.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
 from natkal.app.session.make_learner import check_pool, make_learner
-from natkal.app.session.metrics import RECENT, Metrics, record
+from natkal.app.session.metrics import RECENT, Metrics, record, written
 from natkal.app.session.outputs import Appender, Output
 from natkal.app.session.predictions import PredictionFormat
 from natkal.app.session.topics import open_topics
@@ -275,9 +275,16 @@ class Session:
         if "predictions" in self.outputs and not rows.labels:
             text = self.format.write(block.lines, targets, told.outcomes, block.targets, rows.partition)
             self.outputs["predictions"].write_rows(text, rows, block.lines)
-        self.score(block.inputs, block.targets, targets, told)
+        self.score(block.inputs, block.targets, targets, told, block.times)
 
-    def score(self, inputs: np.ndarray, observed: np.ndarray, targets: tuple[Target, ...], told: Told) -> None:
+    def score(
+        self,
+        inputs: np.ndarray,
+        observed: np.ndarray,
+        targets: tuple[Target, ...],
+        told: Told,
+        times: np.ndarray | None = None,
+    ) -> None:
         """Count what was told of some rows, window by window; `targets` as they were known then."""
         recent = np.concatenate([self.recent_inputs, _wider(inputs[-RECENT:], self.encoder.width)])
         self.recent_inputs = recent[-RECENT:]
@@ -286,7 +293,8 @@ class Session:
             for position, (target, outcome) in enumerate(zip(targets, told.outcomes, strict=True))
         ]
         members = told.members[:, : len(self.metrics.members)]
-        table = np.concatenate([*columns, members], axis=1)
+        moments = np.full(len(inputs), np.nan) if times is None else times
+        table = np.concatenate([*columns, moments[:, None], members], axis=1)
         for part, target in zip(self.metrics.parts, targets, strict=True):
             part.target = target
         first = 0
@@ -305,7 +313,7 @@ class Session:
 
     def _write_figures(self, figures: dict[str, int | float]) -> None:
         self.series.append(figures)
-        cells = [repr(figures[name]) if name in figures else "" for name in self.metrics.names]
+        cells = [written(name, figures[name]) if name in figures else "" for name in self.metrics.names]
         self.outputs["metrics"].write(",".join(cells) + "\n")
 
     def _reject(self, rejects: list[Reject], rows: Rows) -> None:
@@ -524,6 +532,7 @@ def rows_of(encoded: Encoded, rows: slice | np.ndarray) -> Encoded:
         sequences=[encoded.sequences[place] for place in places] if encoded.sequences else [],
         lines=encoded.lines[rows],
         rejects=[],
+        times=None if encoded.times is None else encoded.times[rows],
     )
 
 

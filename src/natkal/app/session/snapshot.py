@@ -12,7 +12,7 @@ import numpy as np
 import natkal
 from natkal.app.session.forecast_scores import ForecastScores
 from natkal.app.session.make_learner import table_kind
-from natkal.app.session.metrics import COLUMNS, Metrics
+from natkal.app.session.metrics import Metrics
 from natkal.app.settings import Counts, Settings
 from natkal.drivers.storage import StorageError, check_arrays
 from natkal.tabular.clock import TAIL, Clock
@@ -27,7 +27,7 @@ from natkal.tabular.table_learner import TableLearner
 if TYPE_CHECKING:
     from natkal.app.session.session import Session
 
-FORMAT = 3
+FORMAT = 4
 OPEN_ENDED = ("metrics.open", "metrics.recent", "recent_inputs")
 """Arrays whose number of rows only they themselves know."""
 F8 = np.dtype("<f8")
@@ -256,7 +256,7 @@ def _template(
     early: int,
 ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     """Name, shape and dtype of every array this session's checkpoint has."""
-    columns = COLUMNS * len(metrics.parts) + len(metrics.members)
+    columns = metrics.open.shape[1]
     rows = {name: len(stored[name]) if name in stored and stored[name].ndim == 2 else 0 for name in OPEN_ENDED}
     template: dict[str, tuple[tuple[int, ...], np.dtype]] = {
         "metrics.open": ((rows["metrics.open"], columns), F8),
