@@ -159,6 +159,8 @@ class Past:
                 self.means[key] = SeasonalMeans(self.season, known)
             else:
                 means.learn(value)
+        else:
+            self.means.pop(key, None)
 
     def _is_due(self, count: int) -> bool:
         """Whether the period is looked for after so many values."""
