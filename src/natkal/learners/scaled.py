@@ -22,6 +22,12 @@ from natkal.typing import Array, Params
 
 FARTHEST = 30.0
 """No prediction lies further from the mean of all targets than so many of their deviations."""
+TARGETS_LINEAR_UP_TO = 30.0
+"""Of a real target further from the centre than so many deviations the members see a logarithm."""
+HELD_FROM = 0.15
+"""Such a target is not learned at all if it is not alone: if the recent share of wild ones is above this. When the
+scale jumps, what the members have learned outlives the rows until the scale has followed, and holds in the new one.
+"""
 COUNTS_NEAR = 20.0
 """Counts whose mean is larger are divided by mean / 20, so that a filter of log-rates starts near them."""
 
@@ -161,7 +167,10 @@ class Scaled:
         assert state.targets is not None
         targets = scales.observe(state.targets, seen_y)
         units = self.target_units(state)
-        standard = (y - units[0]) / units[1]
+        standard = self._in_units(y, units)
+        if self.outputs.support == "real":
+            held = (jnp.abs(standard) > TARGETS_LINEAR_UP_TO) & (targets.strays > HELD_FROM)
+            standard = jnp.where(held, jnp.nan, standard)
         first_targets = None
         if self.warms_up:
             standard = jnp.where(state.rows < FIRST_ROWS, jnp.nan, standard)
@@ -181,7 +190,7 @@ class Scaled:
         if not self._has_units:
             return Standard(scaled, target, None)
         units = self.target_units(state)
-        return Standard(scaled, self._target(target, (value_of(self.outputs, target) - units[0]) / units[1]), units)
+        return Standard(scaled, self._target(target, self._in_units(value_of(self.outputs, target), units)), units)
 
     def standardise_only(self, state: ScaledState, inputs: Any) -> "Standard":
         """A row to be predicted: scaled as if it were counted, and not counted; without a target."""
@@ -290,6 +299,11 @@ class Scaled:
         """A row as the members see it, without letting it into the scales."""
         return self._standardised(state.inputs, as_precision(state.bank.log_weights.dtype, inputs))
 
+    def _in_units(self, y: Array, units: TargetUnits) -> Array:
+        """The value as the members see it."""
+        z = (y - units.location) / units.scale
+        return scales.compressed(z, TARGETS_LINEAR_UP_TO) if self.outputs.support == "real" else z
+
     def _target(self, target: Array, standard: Array) -> Array:
         """The target with this value in the place of its own; its weight stays."""
         if self.outputs.unweighted is self.outputs:
@@ -359,8 +373,8 @@ class Scaled:
     def log_prob(self, row: "Standard", info: BankInfo, prediction: Mixture, y: Array) -> Array:
         """Log p(y) of an observation that counts once; `prediction` is in the user's units.
 
-        Of a real target it is log p(z) - log scale where the bank saw z with weight 1. The first rows, which it does
-        not see, other weights, and counts, whose units have no density, have it computed anew.
+        Of a real target it is log p(z) - log scale where the bank saw z itself, with weight 1. Values far outside, the
+        first rows, other weights, and counts, whose units have no density, have it computed anew.
         """
         if self.outputs.support == "count":
             return prediction.log_prob_one(y)
@@ -370,7 +384,8 @@ class Scaled:
             seen = seen & (row.target[1] == 1)
         known = info.log_prob
         if row.units is not None:
-            known = known - jnp.sum(jnp.where(jnp.isnan(y), 0.0, jnp.log(row.units[1])))
+            known = known - jnp.sum(jnp.where(jnp.isnan(y), 0.0, jnp.log(row.units.scale)))
+            seen = seen & ~jnp.any(jnp.abs(y - row.units.location) > TARGETS_LINEAR_UP_TO * row.units.scale)
         return jax.lax.cond(seen, lambda: known, lambda: prediction.log_prob_one(y))
 
     def _told(self, row: "Standard", info: BankInfo, target: Array) -> BankInfo:
