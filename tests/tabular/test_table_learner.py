@@ -11,7 +11,8 @@ from natkal.learners.selection import Selection
 from natkal.tabular.architectures import Inputs
 from natkal.tabular.errors import StreamError
 from natkal.tabular.options import make_options
-from natkal.tabular.past import Past, find_period
+from natkal.tabular.past import Past
+from natkal.tabular.period import find_period
 from natkal.tabular.table_learner import TableLearner, TargetShape
 from tests.app.support import table
 

@@ -28,6 +28,8 @@ HELD_FROM = 0.15
 """Such a target is not learned at all if it is not alone: if the recent share of wild ones is above this. When the
 scale jumps, what the members have learned outlives the rows until the scale has followed, and holds in the new one.
 """
+LARGEST_GROWTH = 1.25
+"""A scale that changes by more than this factor with one row jumps: the noise then counts as the same in new units."""
 COUNTS_NEAR = 20.0
 """Counts whose mean is larger are divided by mean / 20, so that a filter of log-rates starts near them."""
 
@@ -61,11 +63,15 @@ class TargetUnits(NamedTuple):
 
 
 class Standard(NamedTuple):
-    """A row as the bank sees it, and the units of its target, None where it has none."""
+    """A row as the bank sees it, and the units of its target, None where it has none.
+
+    `growth` is the scale of the targets after the row over that before it.
+    """
 
     inputs: Any
     target: Any
     units: TargetUnits | None
+    growth: Any = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -123,7 +129,7 @@ class Scaled:
         after, now = self.standardise(state._replace(bank=()), inputs, target)
         if not self.warms_up:
             bank, info = self.bank.step(state.bank, now.inputs, now.target)
-            return after._replace(bank=bank), self._told(now, info, target)
+            return after._replace(bank=self.follow_units(bank, now)), self._told(now, info, target)
         # the first rows are predicted only; with the last of them all are learned, in the scales they made together
         replayed = jnp.where((after.rows == FIRST_ROWS) & (state.rows < FIRST_ROWS), FIRST_ROWS, 0)
 
@@ -142,7 +148,7 @@ class Scaled:
         shapes = jax.eval_shape(self.bank.step, state.bank, now.inputs, now.target)[1]
         silent = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         bank, info = jax.lax.fori_loop(0, 1 + replayed, learn, (state.bank, silent))
-        return after._replace(bank=bank), self._told(now, info, target)
+        return after._replace(bank=self.follow_units(bank, now)), self._told(now, info, target)
 
     def standardise(self, state: ScaledState, inputs: Any, target: Array) -> tuple[ScaledState, "Standard"]:
         """The scales after a row, and the row as the bank sees it: inputs scaled by all rows up to this one, a real
@@ -184,7 +190,7 @@ class Scaled:
             first = first_targets[:, 0] if weighted else first_targets
             targets = jax.lax.cond(full, lambda: scales.settle(targets, first), lambda: targets)
         after = ScaledState(seen, targets, first_inputs, first_targets, rows, ())
-        return after, Standard(scaled, self._target(target, standard), units)
+        return after, Standard(scaled, self._target(target, standard), units, self._growth(after, units))
 
     def standardise_again(self, state: ScaledState, inputs: Any, target: Array) -> "Standard":
         """A row in the scales as they are, which it does not change."""
@@ -192,12 +198,14 @@ class Scaled:
         if not self._has_units:
             return Standard(scaled, target, None)
         units = self.target_units(state)
-        return Standard(scaled, self._target(target, self._in_units(value_of(self.outputs, target), units)), units)
+        standard = self._target(target, self._in_units(value_of(self.outputs, target), units))
+        return Standard(scaled, standard, units, jnp.ones_like(units.scale))
 
     def standardise_only(self, state: ScaledState, inputs: Any) -> "Standard":
         """A row to be predicted: scaled as if it were counted, and not counted; without a target."""
         units = self.target_units(state) if self._has_units else None
-        return Standard(self._standardised(self._seen(state, inputs), inputs), None, units)
+        growth = None if units is None else jnp.ones_like(units.scale)
+        return Standard(self._standardised(self._seen(state, inputs), inputs), None, units, growth)
 
     def with_scales(self, state: ScaledState, inputs: Any, targets: np.ndarray) -> ScaledState:
         """A state whose scales are those of all rows of a table (a leading axis), which is known beforehand.
@@ -305,6 +313,22 @@ class Scaled:
         """The value as the members see it."""
         z = (y - units.location) / units.scale
         return scales.compressed(z, TARGETS_LINEAR_UP_TO) if self.outputs.support == "real" else z
+
+    def _growth(self, after: ScaledState, before: TargetUnits) -> Array:
+        """The new scale of the targets over the old one; 1 at a jump and among the first rows."""
+        ratio = self.target_units(after).scale / before.scale
+        gradual = (ratio < LARGEST_GROWTH) & (ratio > 1 / LARGEST_GROWTH) & ~before.early
+        return jnp.where(gradual, ratio, 1.0)
+
+    def follow_units(self, bank: BankState, row: "Standard") -> BankState:
+        """The bank after a row, with its noise in the units of the next one: the noise is that of the user's values.
+
+        Where the scale of a series grows with its trend, its noise stays what it is.
+        """
+        if row.growth is None:
+            return bank
+        noise = jax.vmap(self.bank.laws.in_units, (0, None))(bank.noise, row.growth)
+        return bank._replace(noise=noise)
 
     def _target(self, target: Array, standard: Array) -> Array:
         """The target with this value in the place of its own; its weight stays."""

@@ -205,7 +205,8 @@ class Stages:
             if not self.task.classes:
                 log_prob = self.learner.log_prob(standard, info, prediction, self.task.to_learner(y))
             outcome = self.task.outcome(prediction, y, level=self.level, log_prob=log_prob)
-            return after, Told(outcome, jnp.append(jnp.sum(prediction.weights, axis=1), info.memory))
+            told = Told(outcome, jnp.append(jnp.sum(prediction.weights, axis=1), info.memory))
+            return self.learner.follow_units(after, standard), told
 
         def block(rest: Any, told: Any, rows: Standard, targets: Array, slots: Any, count: Array) -> tuple[Any, Told]:
             own, said = (taken(rest, room), told_of(told, rest, room)) if few else (rest, told)
