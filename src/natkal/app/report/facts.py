@@ -65,7 +65,7 @@ def gather(session: Session) -> Facts:
 
 
 def spectrum(cov: np.ndarray) -> np.ndarray | None:
-    """The eigenvalues of a covariance, the largest first, none below the rounding of the largest; None if it has none."""
+    """The eigenvalues of a covariance, the largest first, none below the rounding of the largest; None without any."""
     if not np.isfinite(cov).all():
         return None
     found = np.linalg.eigvalsh(cov.astype(float))[::-1]
