@@ -2,10 +2,11 @@
 
 from natkal.learners.auto import auto
 from natkal.learners.averaged import Averaged, averaged
-from natkal.learners.bank import Bank, bank
+from natkal.learners.bank import Bank
 from natkal.learners.bank_state import BankInfo, BankState
 from natkal.learners.ensemble import ensemble
 from natkal.learners.laws import laws_for
+from natkal.learners.make_bank import bank
 from natkal.learners.mixture import Mixture
 from natkal.learners.monitor import Monitor, monitor
 from natkal.learners.scaled import Scaled

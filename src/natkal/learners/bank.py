@@ -1,7 +1,7 @@
 """Learners side by side, mixed by their running likelihood."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,8 +17,8 @@ from natkal.families.base import Family, as_float
 from natkal.learners.bank_parameters import drawn, joint_law, total_covariance
 from natkal.learners.bank_size import grown, pruned
 from natkal.learners.bank_state import BankInfo, BankState, Told
-from natkal.learners.laws import Laws, Moments, OwnPrediction
-from natkal.learners.members import Group, from_grid, from_learners, joined, map_running
+from natkal.learners.laws import Laws, Moments
+from natkal.learners.members import Group, families_of, joined, map_running
 from natkal.learners.mixing import equal_log_weights, mix, regret_bound
 from natkal.learners.mixture import Mixture, joined_laws, mixed_moments
 from natkal.learners.selection import Selection, best_of, revived
@@ -42,7 +42,7 @@ class Bank:
     @property
     def outputs(self) -> Family:
         """The law of an observation: that of the first member which names one."""
-        return _families(self.groups)[0]
+        return families_of(self.groups)[0]
 
     @property
     def size(self) -> int:
@@ -352,56 +352,6 @@ class Bank:
         alive = [jnp.any(running[rows] & (silent[rows] < DEAD_AFTER)) for _, rows in self.rows()]
         alike = [jnp.broadcast_to(one, (size,)) for one, size in zip(alive, self.sizes, strict=True)]
         return running & (silent >= DEAD_AFTER) & jnp.concatenate(alike)
-
-
-def _families(groups: Sequence[Group]) -> list[Family]:
-    """The law of an observation as each group names it; a learner need not name one."""
-    named = [getattr(group.first, "outputs", None) for group in groups]
-    return [family for family in named if family is not None]
-
-
-def bank(
-    learners: Sequence[Any] | Callable[..., Learner],
-    *,
-    grid: Mapping[str, Sequence[Any]] | None = None,
-    share: float = 1e-3,
-    laws: Laws | None = None,
-) -> Bank:
-    """Learners side by side, their predictions mixed by how likely each made the data so far.
-
-    `learners` is a list of learners of the same observations, or a function that makes one from the names of `grid`,
-    whose points then all run; those that differ in numbers only (prior, fading, prior weight) are computed as one. The
-    mixture's log loss is never above that of its best member by more than `regret_bound`, ln(M) in all for `share` 0.
-    `share` lets weights come back when another member becomes the best: that much of the weight is dealt out evenly at
-    each step. `laws` are the predictive laws around each member's prediction, its own unless given.
-
-    >>> import jax.numpy as jnp
-    >>> import natkal as nk
-    >>> model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
-    >>> mixed = nk.bank([nk.online(model, prior_cov=cov) for cov in (0.1, 10.0)], share=0.0)
-    >>> state, info = nk.run(mixed, mixed.init(), jnp.ones(9), jnp.full(9, 3.0))
-    >>> mixed.size, round(float(mixed.best(state)[1].params), 2)  # the wide prior was right
-    (2, 2.97)
-    """
-    if not 0 <= share < 1:
-        raise ValueError(f"share: must lie in [0, 1), got {share}")
-    if callable(learners):
-        if grid is None:
-            raise ValueError("grid: a function that makes learners needs a grid of values")
-        groups = (from_grid(learners, grid),)
-    elif grid is not None:
-        raise ValueError("grid: only goes with a function that makes a learner from its names")
-    else:
-        for learner in learners:
-            if not isinstance(learner, Learner):
-                raise ValueError(f"learners: {type(learner).__name__} is not a learner")
-        groups = from_learners(learners)
-    families = _families(groups)
-    if not families:
-        raise ValueError("learners: no member names the law of its observations, `outputs`, which a bank needs")
-    if len({(family.support, family.event_shape) for family in families}) > 1:
-        raise ValueError(f"learners: members observe different things, {' and '.join(map(str, families))}")
-    return Bank(groups=groups, laws=OwnPrediction(families[0]) if laws is None else laws, share=share)
 
 
 def value_of(family: Family, target: Array) -> Array:

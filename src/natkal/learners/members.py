@@ -12,6 +12,7 @@ import numpy as np
 
 from natkal.engine import KalmanLearner, Learner
 from natkal.engine.rates import Fading
+from natkal.families.base import Family
 from natkal.typing import Array, Bool, Int, Params
 
 
@@ -108,6 +109,12 @@ class Group:
         """Some of the members."""
         values = jax.tree.map(lambda leaf: leaf[np.asarray(members)], self.values)
         return Group(make=self.make, values=values, names=tuple(self.names[member] for member in members if self.names))
+
+
+def families_of(groups: Sequence[Group]) -> list[Family]:
+    """The law of an observation as each group names it; a learner need not name one."""
+    named = [getattr(group.first, "outputs", None) for group in groups]
+    return [family for family in named if family is not None]
 
 
 def from_grid(make: Callable[..., Learner], grid: Mapping[str, Sequence[Any]]) -> Group:
