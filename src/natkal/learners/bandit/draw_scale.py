@@ -19,7 +19,7 @@ from natkal.typing import Array, Float
 
 SCALES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)
 SHARE = 1e-3
-PRIOR_POWER = 1.0
+PRIOR_POWER = 0.0
 """Prior weights of the scales are in proportion to scale ** PRIOR_POWER."""
 NODES = 9
 """Points of the Gauss-Hermite rule that averages p(y | raw) over a normal law of raw."""
