@@ -168,12 +168,12 @@ def rewards_by_piece(
     trials: int,
     steps: int,
     clock: Clock,
-    written: Callable[[int, np.ndarray], None],
+    written: Callable[[int, np.ndarray, np.ndarray], None],
 ) -> tuple[int, np.ndarray]:
     """Steps that were taken, and the total reward of each trial (and setting, where the learner has several).
 
-    A trial has its own order of the images, first weights and draws. `written(steps, rewards)` is called after each
-    piece with its mean rewards.
+    A trial has its own order of the images, first weights and draws. `written(steps, rewards, largest)` is called after
+    each piece with its mean rewards and, for each trial, the largest number in the learner's state (NaN: not finite).
     """
     start, step = make
     generators = [np.random.default_rng(trial) for trial in range(trials)]
@@ -197,8 +197,15 @@ def rewards_by_piece(
         state, rewards = run(state, jnp.asarray(rows), jnp.arange(done, done + len(rows)))
         found = np.asarray(rewards)
         done, totals = done + len(rows), totals + found.sum(axis=0)
-        written(done, found.mean(axis=0))
+        written(done, found.mean(axis=0), np.asarray(_largest(state)))
     return done, totals
+
+
+@jax.jit
+def _largest(state: Any) -> Any:
+    """Of each trial, the largest absolute value among all numbers that are not counters or keys."""
+    leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.max(jnp.stack([jnp.max(jnp.abs(leaf.reshape(len(leaf), -1)), axis=1) for leaf in leaves]), axis=0)
 
 
 def learners(part: str, only: str) -> dict[str, Callable[[], Any]]:
@@ -232,10 +239,16 @@ def rows(
             continue
         report(name)
 
-        def written(steps: int, rewards: np.ndarray, name: str = name) -> None:
+        def written(steps: int, rewards: np.ndarray, largest: np.ndarray, name: str = name) -> None:
             each = rewards.reshape(trials, -1).mean(axis=1)
             report(f"  {steps:,} steps, {each.mean():.3f} right ({each.min():.3f}), {clock.seconds:.0f} s")
-            line = {"learner": name, "steps": steps, "right": rewards.tolist(), "seconds": clock.seconds}
+            line = {
+                "learner": name,
+                "steps": steps,
+                "right": rewards.tolist(),
+                "largest": [f"{top:.3g}" for top in largest],
+            }
+            line["seconds"] = clock.seconds
             if out:
                 with Path(out).open("a") as file:
                     file.write(json.dumps(line) + "\n")

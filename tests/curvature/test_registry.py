@@ -1,10 +1,13 @@
 """What every curvature must do, one structure at a time."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import natkal as nk
 from natkal.curvature import Prior, Response
 from natkal.models import FactoredRows, Outer
 from tests.conftest import FLOAT64
@@ -220,3 +223,24 @@ def test_an_input_never_seen_stays_bounded_and_is_learned_once_it_comes(entry: E
     (_, params), errors = learn(starved, jnp.asarray(rows[steps:], dtype))
     assert np.isfinite(params).all()
     assert np.abs(errors[-100:]).mean() < 0.05 * np.abs(truth[jnp.array(NEVER)]).mean()
+
+
+@pytest.mark.float64
+def test_kronecker_rows_that_are_no_outer_products_in_float32() -> None:
+    """Rows as of a convolution, inputs of very different sizes, 3,000 of them: float32 has P as float64 has it."""
+    layout = (("['bias']", (4,)), ("['weight']", (9, 4)))
+    curvature, rng = nk.kronecker(), np.random.default_rng(0)
+    scales = np.concatenate([np.ones(4), np.repeat(10.0 ** np.linspace(-1.5, 1.5, 9), 4)])
+    rows = rng.normal(size=(3_000, 1, 40)) * scales
+
+    def run(dtype: Any) -> np.ndarray:
+        def step(state: Any, row: Any) -> Any:
+            said = Response(jnp.ones((1, 1), dtype), jnp.zeros(1, dtype))
+            return curvature.update(state, row, lambda gram: said, jnp.ones((), dtype)).state, None
+
+        start = curvature.init(Prior(cov=jnp.full(40, 3.0, dtype), kept=None, layout=layout))
+        return np.asarray(curvature.to_dense(jax.jit(lambda: jax.lax.scan(step, start, jnp.asarray(rows, dtype)))()[0]))
+
+    exact, found = run(jnp.float64), run(jnp.float32)
+    half = np.linalg.inv(np.linalg.cholesky(exact))
+    np.testing.assert_allclose(np.linalg.eigvalsh(half @ found @ half.T), 1.0, atol=0.01)

@@ -84,7 +84,8 @@ class Scaled:
     in the user's units.
     `example` is one row of inputs, for its shapes; `scaled` says which leaves (or entries) of it are to be scaled.
     `spread` is what the user expects of the deviation of a target before any is seen. `alike`, where given, says for
-    each entry of a leaf which entry's scale it takes: quantities of one unit stay comparable.
+    each entry of a leaf which entry's scale it takes: quantities of one unit stay comparable. `fixed_units`: targets
+    keep the units of the first rows, for targets whose mean depends on what was learned, as that of rewards does.
     """
 
     bank: Bank
@@ -93,6 +94,7 @@ class Scaled:
     scaled: Any
     spread: Any
     alike: Any = None
+    fixed_units: bool = False
 
     def __repr__(self) -> str:
         return f"Scaled({self.bank!r})"
@@ -174,6 +176,9 @@ class Scaled:
         seen_y = jnp.where(target[1] > 0, y, jnp.nan) if weighted else y
         assert state.targets is not None
         targets = scales.observe(state.targets, seen_y)
+        if self.fixed_units:
+            settled = state.rows >= FIRST_ROWS
+            targets = jax.tree.map(lambda new, old: jnp.where(settled, old, new), targets, state.targets)
         units = self.target_units(state)
         standard = self._in_units(y, units)
         if self.outputs.support == "real":

@@ -99,6 +99,7 @@ def make_bandit(options: BanditOptions, scaled: tuple[bool, ...], fan_in: int, a
         outputs=family,
         scaled={"context": np.array(scaled), "arm": False},
         spread=expected_spread(family),
+        fixed_units=True,
     )
     return bandit(learner, arms=arms, policy=make_policy(options))
 

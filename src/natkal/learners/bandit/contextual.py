@@ -124,7 +124,7 @@ class Bandit:
         return self.policy.choose(self._known(state, law, free), key)
 
     def _known(self, state: BanditState, law: JointLaw, free: Bool[Array, " n"]) -> Knowledge:
-        return Knowledge(law, free, jnp.asarray(self.scales, law.location.dtype), state.log_scales)
+        return Knowledge(self.outputs, law, free, jnp.asarray(self.scales, law.location.dtype), state.log_scales)
 
     @jit_method
     def _learn(self, state: BanditState, context: Any, arm: Any, reward: Any) -> BanditState:

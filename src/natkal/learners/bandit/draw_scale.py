@@ -19,7 +19,8 @@ from natkal.typing import Array, Float
 
 SCALES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)
 SHARE = 1e-3
-PRIOR_POWER = 1.0
+PRIOR_POWER = 0.0
+"""Prior weights of the scales are in proportion to scale ** PRIOR_POWER."""
 NODES = 9
 """Points of the Gauss-Hermite rule that averages p(y | raw) over a normal law of raw."""
 LARGEST_RATIO = 3.0
@@ -58,6 +59,6 @@ def after_reward(
 
 
 def start(scales: tuple[float, ...], dtype: jnp.dtype) -> Array:
-    """Prior weights, in proportion to 1 / scale: narrow draws cost little where they are wrong, and lose by waiting."""
-    weights = np.power(np.asarray(scales), -PRIOR_POWER)
+    """Prior weights: the posterior to the letter is the likeliest, until rewards say that it is too wide."""
+    weights = np.power(np.asarray(scales), PRIOR_POWER)
     return jnp.asarray(np.log(weights / weights.sum()), dtype)

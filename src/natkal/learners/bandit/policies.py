@@ -8,13 +8,18 @@ import jax.numpy as jnp
 
 from natkal import linalg
 from natkal.engine.joint import JointLaw
+from natkal.families.base import Family
 from natkal.learners.bandit.best_arm import best_of_two, estimated
+from natkal.learners.bandit.worth_trying import worth_trying
 from natkal.typing import Array, Bool, Float, Int
 
 
 class Knowledge(NamedTuple):
-    """What a policy may use: the joint law of the arms, which of them there are, and the scales of a draw."""
+    """What a policy may use: the law of a reward and the joint law of the arms, which of them there are, and the scales
+    of a draw.
+    """
 
+    family: Family
     law: JointLaw
     available: Bool[Array, " n"]
     scales: Float[Array, " s"]
@@ -59,25 +64,25 @@ class Thompson:
 
     def choose(self, known: Knowledge, key: Array) -> Choice:
         """A member by its weight, a scale by its own, then all arms at once from the member's joint law."""
-        law = known.law
+        law, available = known.law, self._candidates(known)
         member_key, scale_key, draw_key, chance_key = jax.random.split(key, 4)
         member = jax.random.categorical(member_key, law.log_weights)
         scale = known.scales[jax.random.categorical(scale_key, known.log_scales)]
         location, cov = law.location[member], law.cov[member]
         noise = jax.random.normal(draw_key, location.shape, location.dtype)
         drawn = location + scale * (linalg.semidefinite(cov).triangle() @ noise)
-        arm = jnp.argmax(jnp.where(known.available, drawn, -jnp.inf))
+        arm = jnp.argmax(jnp.where(available, drawn, -jnp.inf))
         if location.size == 1:
             return Choice(arm, jnp.ones((), location.dtype), jnp.asarray(True))
         if location.size == 2:
             both = best_of_two(law, known.scales, known.log_scales, arm)
-            return Choice(arm, jnp.where(jnp.all(known.available), both, 1.0), jnp.asarray(True))
-        chance = estimated(law, known.scales, known.log_scales, known.available, arm, chance_key, self.draws)
+            return Choice(arm, jnp.where(jnp.all(available), both, 1.0), jnp.asarray(True))
+        chance = estimated(law, known.scales, known.log_scales, available, arm, chance_key, self.draws)
         return Choice(arm, chance, jnp.asarray(False))
 
     def probabilities(self, known: Knowledge, key: Array) -> Float[Array, " n"]:
         """Of each arm, that it is the best one."""
-        law, count = known.law, known.law.location.shape[1]
+        law, count, available = known.law, known.law.location.shape[1], self._candidates(known)
         if count == 1:
             return jnp.ones(1, law.location.dtype)
         if count == 2:
@@ -85,10 +90,17 @@ class Thompson:
             both = jnp.stack([first, 1 - first])
         else:
             both = jax.vmap(
-                lambda arm: estimated(law, known.scales, known.log_scales, known.available, arm, key, self.draws)
+                lambda arm: estimated(law, known.scales, known.log_scales, available, arm, key, self.draws)
             )(jnp.arange(count))
-        free = jnp.where(known.available, both, 0.0)
+        free = jnp.where(available, both, 0.0)
         return free / jnp.sum(free)
+
+    def _candidates(self, known: Knowledge) -> Bool[Array, " n"]:
+        """The arms that are worth trying; all of them where the scale is fixed."""
+        if self.scale is not None:
+            return known.available
+        stretch = jnp.sum(jnp.exp(known.log_scales) * jnp.square(known.scales))
+        return worth_trying(known.family, known.law, stretch, known.available)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,8 +161,10 @@ def _among_best(values: Float[Array, " n"], available: Bool[Array, " n"], key: A
 def thompson(*, scale: float | None = None, draws: int = 64) -> Thompson:
     """Thompson sampling: each arm with the probability that it is the best one, as far as is known.
 
-    `scale` multiplies the deviations of a draw; 1 is the posterior to the letter. Unless given, the rewards decide:
-    each of a few scales predicts every reward, and Bayes weighs them.
+    `scale` multiplies the deviations of a draw; 1 is the posterior to the letter. Unless given, how much to explore is
+    found from the rewards: each of a few scales predicts every reward, and Bayes weighs them; and only those arms are
+    drawn of which more rewards could pay for what trying them costs (`worth_trying.py`). An arm that is not worth
+    trying has the probability 0: give a scale where the log has to tell of every arm.
 
     The law of what all arms pay is the posterior of the linearised model, so that one draw of it costs as much as a
     prediction. For two arms the probability of the choice is exact; for more it is estimated by `draws` paths, without

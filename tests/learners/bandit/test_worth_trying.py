@@ -1,0 +1,78 @@
+"""Which arms are worth trying: against draws of the future, and a literal loop over the numbers of further rewards."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import natkal as nk
+from natkal.engine.joint import JointLaw
+from natkal.learners.bandit.worth_trying import TRIALS, reward_knowledge, worth_trying
+
+ALL = jnp.ones(4, bool)
+
+
+def law_of(location: np.ndarray, variance: np.ndarray, noise: np.ndarray) -> JointLaw:
+    return JointLaw(
+        log_weights=jnp.zeros(1),
+        location=jnp.asarray(location)[None],
+        cov=jnp.diag(jnp.asarray(variance))[None],
+        mean=jnp.asarray(location)[None],
+        noise=jnp.asarray(noise)[None],
+    )
+
+
+@pytest.mark.float64
+def test_against_a_literal_loop() -> None:
+    rng = np.random.default_rng(0)
+    family = nk.families.Gaussian(1.0)
+    ask = jax.jit(lambda law: worth_trying(family, law, jnp.asarray(1.0), ALL))
+    both = set()
+    for _ in range(40):
+        mean, variance, noise = rng.normal(size=4), 10 ** rng.uniform(-4, 1, size=4), rng.uniform(0.1, 2, size=4)
+        worth = noise / variance
+        horizon, best = max(1.0, worth.max()), mean.max()
+        for arm, found in enumerate(np.asarray(ask(law_of(mean, variance, noise)))):
+            gap, pays = best - mean[arm], bool(mean[arm] == best)
+            for more in TRIALS:
+                if more <= horizon:
+                    moved = np.sqrt(variance[arm] * more / (more + worth[arm]))
+                    gain = moved * stats.norm.pdf(gap / moved) - gap * stats.norm.sf(gap / moved)
+                    pays |= max(horizon - more, 1) * gain >= more * gap
+            assert found == pays
+            both.add(bool(found))
+    assert both == {True, False}
+
+
+@pytest.mark.float64
+def test_the_moments_of_a_mean_reward_against_draws() -> None:
+    """Two members, Bernoulli rewards: the mean of sigmoid(raw), its variance, and the mean of p (1 - p)."""
+    rng = np.random.default_rng(1)
+    location, variance, weights = rng.normal(size=(2, 3)), rng.uniform(0.1, 2, size=(2, 3)), np.array([0.3, 0.7])
+    chance = 1 / (1 + np.exp(-location))
+    law = JointLaw(
+        log_weights=jnp.log(jnp.asarray(weights)),
+        location=jnp.asarray(location),
+        cov=jax.vmap(jnp.diag)(jnp.asarray(variance)),
+        mean=jnp.asarray(chance),
+        noise=jnp.asarray(chance * (1 - chance)),
+    )
+    found = reward_knowledge(nk.families.Bernoulli(), law, jnp.asarray(1.0))
+    member = rng.choice(2, 400_000, p=weights)
+    raw = location[member] + np.sqrt(variance[member]) * rng.normal(size=(len(member), 3))
+    drawn = 1 / (1 + np.exp(-raw))
+    for own, naive in zip(found, (drawn.mean(0), drawn.var(0), (drawn * (1 - drawn)).mean(0)), strict=True):
+        np.testing.assert_allclose(own, naive, atol=2e-3)
+
+
+def test_what_is_known_is_not_tried_and_what_is_not_known_is() -> None:
+    """Of two arms with the same lower mean, that of 1,000 rewards is left out, that of none is not; nor is the best."""
+    family, mean = nk.families.Gaussian(1.0), np.array([1.0, 0.0, 0.0, 1.0])
+    law = law_of(mean, np.array([1e-3, 1e-3, 4.0, 1e-3]), np.ones(4))
+    np.testing.assert_array_equal(worth_trying(family, law, jnp.asarray(1.0), ALL), [True, False, True, True])
+    left = worth_trying(family, law, jnp.asarray(1.0), jnp.array([False, True, False, False]))
+    np.testing.assert_array_equal(left, [False, True, False, False])
+    # a reward without noise, an arm without doubt: finite, and the best arm alone
+    certain = law_of(mean, np.zeros(4), np.zeros(4))
+    np.testing.assert_array_equal(worth_trying(family, certain, jnp.asarray(1.0), ALL), [True, False, False, True])
