@@ -13,7 +13,8 @@ from natkal.families import Family, Gaussian
 from natkal.learners.bank import Bank
 from natkal.learners.laws import laws_for
 from natkal.learners.members import Group
-from natkal.learners.scaled import Scaled, all_real
+from natkal.learners.scaled import Scaled
+from natkal.learners.standardiser import Standardiser, all_real
 from natkal.models import Model, fan_in_prior, infer_inputs
 from natkal.typing import Params
 
@@ -70,7 +71,8 @@ def auto(
             "inputs: the shape of a row cannot be told from the parameters; give an example row, inputs=..., "
             "or standardize=False"
         )
-    return Scaled(bank=bank, example=example, outputs=family, scaled=all_real(example), spread=expected_spread(family))
+    units = Standardiser(example, family, scaled=all_real(example), spread=expected_spread(family))
+    return Scaled(bank=bank, units=units)
 
 
 def filters(

@@ -17,6 +17,7 @@ from natkal.learners.bank import Bank
 from natkal.learners.laws import laws_for
 from natkal.learners.members import Group
 from natkal.learners.scaled import Scaled
+from natkal.learners.standardiser import Standardiser
 from natkal.models import fan_in_prior, mlp_apply, static_model
 from natkal.models.arms import heads_model
 from natkal.tabular.architectures import Layers, Shape
@@ -93,14 +94,14 @@ def make_bandit(options: BanditOptions, scaled: tuple[bool, ...], fan_in: int, a
     family = REWARDS[options.reward]
     shape = Shape(columns=len(scaled), scaled=scaled, past=0, fan_in=fan_in)
     groups = tuple(_group(options, shape, hidden, family, arms) for hidden in hidden_layers(options.model))
-    learner = Scaled(
-        bank=Bank(groups=groups, laws=laws_for(family), share=SHARE),
+    units = Standardiser(
         example={"context": np.zeros(len(scaled)), "arm": np.zeros((), np.int32)},
         outputs=family,
         scaled={"context": np.array(scaled), "arm": False},
         spread=expected_spread(family),
         fixed_units=True,
     )
+    learner = Scaled(bank=Bank(groups=groups, laws=laws_for(family), share=SHARE), units=units)
     return bandit(learner, arms=arms, policy=make_policy(options))
 
 

@@ -25,6 +25,7 @@ from natkal.learners.laws import Counted, Laws, PlugIn, Student, laws_for
 from natkal.learners.members import Group
 from natkal.learners.scaled import Scaled
 from natkal.learners.selection import Selection
+from natkal.learners.standardiser import Standardiser
 from natkal.models import fan_in_prior
 from natkal.tabular.architectures import Inputs, Layers, Memory, Shape, UsersOwn, load_users_network
 from natkal.tabular.errors import StreamError
@@ -81,14 +82,14 @@ def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False
     alike = np.arange(shape.columns)
     if shape.naive:
         alike[: shape.past] = 0  # earlier targets are all in the units of the last one
-    return Scaled(
-        bank=bank,
+    units = Standardiser(
         example=example,
         outputs=task.family,
         scaled=Inputs(mask, False),
         spread=spread,
         alike=Inputs(alike, None) if shape.naive else None,
     )
+    return Scaled(bank=bank, units=units)
 
 
 def member_names(learner: Scaled) -> list[str]:

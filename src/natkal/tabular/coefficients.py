@@ -39,7 +39,7 @@ def coefficients(table: TableLearner) -> Coefficients | None:
         layer = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.bank.members[0].params[0])
         cov = np.asarray(learner.covariance(state))
         centre, deviation = _input_units(table, state)
-        location, scale = (0.0, 1.0) if state.targets is None else map(float, learner.target_units(state)[:2])
+        location, scale = (0.0, 1.0) if state.targets is None else map(float, learner.units.target_units(state)[:2])
     support = learner.outputs.support
     factor = scale if support == "real" else 1.0
     shift = np.log(scale) if support == "count" else location

@@ -102,7 +102,9 @@ class Programs:
         loop, state = learner.loop, learner.state
         packings = [Packing(own) for own in state]
         self.targets = [
-            TargetPrograms(stages, packing, Layout(past.columns + learner.room, own.warms_up, learner.keyed, memory))
+            TargetPrograms(
+                stages, packing, Layout(past.columns + learner.room, own.units.warms_up, learner.keyed, memory)
+            )
             for stages, packing, past, own, memory in zip(
                 loop.stages,
                 packings,

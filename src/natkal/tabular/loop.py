@@ -130,7 +130,7 @@ class Loop:
             steps = jax.tree.map(_interleaved, steps._replace(resets=None), late)
             steps = steps._replace(asked=np.arange(len(steps.target)) % 2 == 0)
             answers = 2 * answers
-        if not self.learners[position].warms_up:
+        if not self.learners[position].units.warms_up:
             return steps, answers
         counted = ~np.isnan(steps.target)
         if steps.asked is not None:

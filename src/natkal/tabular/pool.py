@@ -14,7 +14,8 @@ import numpy as np
 from natkal.compiling import compile_quickly
 from natkal.learners.members import Group
 from natkal.learners.population import Population, learned
-from natkal.learners.scaled import Scaled, ScaledState
+from natkal.learners.scaled import Scaled
+from natkal.learners.standardiser import ScaledState
 from natkal.models import ravel
 from natkal.tabular.errors import StreamError
 

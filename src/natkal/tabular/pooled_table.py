@@ -42,7 +42,7 @@ class PooledTable(TableLearner):
         with jax.enable_x64(True):
             self.state = tuple(
                 _spread(
-                    learner.with_scales(own, Inputs(_varying(part), None), self._learners_values(position, rows)),
+                    learner.units.with_scales(own, Inputs(_varying(part), None), self._learners_values(position, rows)),
                     self.slots,
                 )
                 for position, (learner, own, part) in enumerate(

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.learners.scaled import Scaled, ScaledState
+from natkal.learners.scaled import Scaled
+from natkal.learners.standardiser import ScaledState
 
 
 def resized(old: Scaled, state: ScaledState, new: Scaled) -> ScaledState:

@@ -22,8 +22,9 @@ import numpy as np
 from natkal.compiling import blank, compile_loop, inside_transformation, run_together
 from natkal.learners.bank_running import Room, put_back, running_bank, spread_out, taken, told_of
 from natkal.learners.members import entry, with_entry
-from natkal.learners.scaled import Scaled, ScaledState, Standard
+from natkal.learners.scaled import Scaled
 from natkal.learners.selection import REVIEW, room
+from natkal.learners.standardiser import ScaledState, Standard
 from natkal.tabular.architectures import Inputs
 from natkal.tabular.tasks import Outcome, Task
 from natkal.typing import Array
@@ -142,14 +143,14 @@ class Stages:
         def one(scales: ScaledState, step: Steps) -> tuple[ScaledState, Standard]:
             inputs = Inputs(features=step.numbers, known=step.known)
             target = jnp.stack([self.task.to_learner(step.target), step.weight])
-            after, row = self.learner.standardise(scales, inputs, target)
+            after, row = self.learner.units.standardise(scales, inputs, target)
             if step.replay is not None:
                 place = jnp.maximum(step.replay, 0)
                 kept = jax.tree.map(lambda leaf: entry(leaf, place), (scales.first_inputs, scales.first_targets))
-                again = scales, self.learner.standardise_again(scales, *kept)
+                again = scales, self.learner.units.standardise_again(scales, *kept)
                 after, row = _choose(step.replay >= 0, again, (after, row))
             if step.asked is not None:
-                asked = self.learner.standardise_only(scales, inputs)
+                asked = self.learner.units.standardise_only(scales, inputs)
                 nothing = jnp.stack([jnp.full_like(row.target[0], jnp.nan), row.target[1]])
                 after, row = _choose(step.asked, (scales, asked._replace(target=nothing)), (after, row))
             return after, row
@@ -200,10 +201,10 @@ class Stages:
         def one(rest: Any, row: tuple[Any, Standard, Array]) -> tuple[Any, Told]:
             told, standard, y = row
             after, info = bank.weigh(rest, told, standard.target)
-            prediction = self.learner.in_users_units(info.prediction, standard.units)
+            prediction = self.learner.units.in_users_units(info.prediction, standard.units)
             log_prob = None
             if not self.task.classes:
-                log_prob = self.learner.log_prob(standard, info, prediction, self.task.to_learner(y))
+                log_prob = self.learner.units.log_prob(standard, info, prediction, self.task.to_learner(y))
             outcome = self.task.outcome(prediction, y, level=self.level, log_prob=log_prob)
             told = Told(outcome, jnp.append(jnp.sum(prediction.weights, axis=1), info.memory))
             return self.learner.follow_units(after, standard), told

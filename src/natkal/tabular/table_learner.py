@@ -205,7 +205,9 @@ class TableLearner:
         """Scale inputs and targets by all of these rows, which are about to be learned, and not by those so far."""
         with jax.enable_x64(True):
             self.state = tuple(
-                learner.with_scales(own, Inputs(rows.numbers[position], None), self._learners_values(position, rows))
+                learner.units.with_scales(
+                    own, Inputs(rows.numbers[position], None), self._learners_values(position, rows)
+                )
                 for position, (learner, own) in enumerate(zip(self.loop.learners, self.state, strict=True))
             )
 
