@@ -165,7 +165,7 @@ class Scaled:
 
         Where the scale of a series grows with its trend, its noise stays what it is.
         """
-        if row.growth is None:
+        if row.growth is None or not jax.tree.leaves(bank.noise):  # laws without a memory
             return bank
         noise = jax.vmap(self.bank.laws.in_units, (0, None))(bank.noise, row.growth)
         return bank._replace(noise=noise)
