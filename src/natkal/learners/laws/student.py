@@ -131,9 +131,7 @@ class Student(Plain):
     def in_units(self, memory: Noise, factor: Array) -> Noise:
         """A level is a number of units, `squares` are squares of them; of several entries their mean."""
         each = jnp.reshape(factor, (-1,))
-        return memory._replace(
-            level=memory.level / each[None], squares=memory.squares / jnp.mean(jnp.square(each))
-        )
+        return memory._replace(level=memory.level / each[None], squares=memory.squares / jnp.mean(jnp.square(each)))
 
     def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
         """Log t of the entries that are there."""
