@@ -9,9 +9,10 @@ import pytest
 
 from natkal.tabular.clock import Clock, continued
 from natkal.tabular.errors import StreamError
-from natkal.tabular.forecast import QUANTILES, Means, PastShape, crps
+from natkal.tabular.forecast import QUANTILES, Future, PastShape, crps
 from natkal.tabular.options import Options, make_options
 from natkal.tabular.past import MEAN_RATE, Past
+from natkal.tabular.period import find_period
 from natkal.tabular.schema import Feature
 from natkal.tabular.table_learner import TableLearner, TargetShape
 
@@ -25,16 +26,51 @@ def test_the_past_inside_a_program_is_the_past(classes, lags):
     values = wave + rng.normal(size=150) if classes == 0 else rng.integers(0, classes, size=150).astype(float)
     past = Past(classes, lags)
     past.rows(values, [])
-    length, season = 32, np.int32(past.season)
-    assert season == (12 if classes == 0 and lags is None else 0)
-    shape, means = PastShape.of(past), jax.tree.map(jnp.asarray, Means.of(past, "", length))
-    known = jnp.concatenate([jnp.asarray(values[-length:]), jnp.zeros(30)])
-    inputs, after = jax.jit(shape.inputs), jax.jit(lambda means, value: means.after(season, value))
+    assert past.season == (12 if classes == 0 and lags is None else 0)
+    shape, future = PastShape.of(past), jax.tree.map(jnp.asarray, Future.of(past, "", np.zeros((1, 30, 0)), classes))
+    drawn, means = jnp.zeros(30), future.means
+    inputs = jax.jit(lambda means, drawn, step: shape.inputs(future, means, drawn, step))
+    after = jax.jit(lambda means, step, value: means.after(future.place(step), value))
     for step in range(30):
-        np.testing.assert_allclose(inputs(known, length + step, season, means), past.inputs(), rtol=1e-12)
+        np.testing.assert_allclose(inputs(means, drawn, step), past.inputs(), rtol=1e-12)
         value = float(rng.integers(0, max(classes, 2)))
         past.learn(value)
-        known, means = known.at[length + step].set(value), after(means, value)
+        drawn, means = drawn.at[step].set(value), after(means, step, value)
+
+
+def test_a_period_that_is_given_up_leaves_no_seasonal_means():
+    rng = np.random.default_rng(0)
+    past = Past(0, None)
+    past.rows(np.sin(2 * np.pi * np.arange(132) / 25), [])
+    assert past.season == 25
+    past.rows(100 * np.cumsum(rng.normal(size=200)), [])
+    assert past.season == 0
+    future = Future.of(past, "", np.zeros((1, 4, 0)), 0)
+    assert not future.means.weights.any()
+    assert np.isnan(past.inputs()[-2:]).all()
+
+
+def test_a_naive_forecast_repeats_the_season_on_the_last_value():
+    past = Past(0, None)
+    values = 0.5 * np.arange(96) + np.tile([3.0, -1.0, 4.0, -6.0], 24)
+    past.rows(values, [])
+    assert past.season == 4
+    for weights in past.naive:
+        assert np.dot(weights, past.inputs()) == pytest.approx(0.5 * 96 + 3.0)
+
+
+def test_the_period_of_a_season_on_a_wandering_level_and_of_noisy_cycles():
+    rng = np.random.default_rng(1)
+    found = [
+        find_period((np.arange(n) % 7 == 0) * 3.0 + np.cumsum(0.3 * rng.normal(size=n)) + 0.5 * rng.normal(size=n))
+        for n in (144, 288, 512)
+        for _ in range(5)
+    ]
+    assert np.mean(np.array(found) == 7) > 0.8
+    smooth = [find_period(np.sin(2 * np.pi * np.arange(400) / 48) + 0.5 * rng.normal(size=400)) for _ in range(5)]
+    assert all(abs(period - 48) <= 2 for period in smooth)
+    silent = [find_period(make(rng.normal(size=400))) for make in (lambda e: e, np.cumsum) for _ in range(10)]
+    assert np.mean(np.array(silent) == 0) >= 0.9
 
 
 def test_a_seasonal_mean_is_the_faded_mean_of_the_same_place_of_earlier_periods():
@@ -42,7 +78,7 @@ def test_a_seasonal_mean_is_the_faded_mean_of_the_same_place_of_earlier_periods(
     past = Past(0, None)
     past.rows(values, [])
     assert past.season == 10
-    same = values[-10::-10]
+    same = values[-10::-10][:-1]  # the very first value has none before it
     expected = np.average(same, weights=(1 - MEAN_RATE) ** np.arange(len(same)))
     assert past.inputs()[-2] == pytest.approx(expected)
     again = Past(0, None)
@@ -175,3 +211,13 @@ def test_the_default_mixture_forecasts_a_season():
     expected = 20 + 5 * np.sin(2 * np.pi * np.arange(400, 412) / 12)
     assert np.abs([step["predicted"] for step in steps] - expected).mean() < 0.8
     assert np.mean([step["low"] < y < step["high"] for step, y in zip(steps, expected, strict=True)]) > 0.8
+
+
+def test_the_noise_of_a_trending_series_keeps_its_size():
+    rng = np.random.default_rng(2)
+    values = 10 * np.cumsum(1 + 0.1 * rng.normal(size=400))
+    table = TableLearner(make_options(model="linear"), [], [TargetShape("regression")], limits=False)
+    table.learn(table.rows(np.zeros((400, 0)), values[:, None])).wait()
+    drawn = table.paths(2)
+    assert np.std(drawn[:, 0]) == pytest.approx(1.0, rel=0.25)
+    assert np.median(drawn[:, 1]) == pytest.approx(values[-1] + 20, abs=3)

@@ -19,95 +19,114 @@ from natkal.learners import paths
 from natkal.learners.scaled import Scaled
 from natkal.tabular.architectures import Inputs
 from natkal.tabular.errors import StreamError
-from natkal.tabular.past import INDICATORS, MEAN_RATE, SEASONAL_LAGS, Past
+from natkal.tabular.past import INDICATORS, MEAN_RATE, Past
 from natkal.tabular.tasks import Task
 from natkal.typing import Array, Float
 
 QUANTILES = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Probabilities of the quantiles of a forecast: 5, 10, .. 95 percent."""
-SHORTEST_HISTORY = 16
 
 
 class Means(NamedTuple):
-    """`SeasonalMeans` inside a program: sums and weights have room for more places than the period has."""
+    """`SeasonalMeans` inside a program: sums and weights of the places that a path comes to, the next one first.
+
+    A path of `horizon` steps comes to `horizon` places at most, whatever the period: programs do not depend on it.
+    """
 
     sums: Any
+    previous: Any
     weights: Any
-    count: Any
-    before: Any
+    last: Any
 
-    def next(self, season: Array) -> Array:
-        """The mean at the place of the next value."""
-        place = self.count % jnp.maximum(season, 1)
-        return jnp.where((season > 0) & (self.weights[place] > 0), self.sums[place] / self.weights[place], jnp.nan)
+    def inputs(self, place: Array, season: Array) -> Float[Array, " 2"]:
+        """The means at a place, and before it."""
+        both = jnp.stack([self.sums[place], self.previous[place]])
+        weight = self.weights[place]
+        return jnp.where((season > 0) & (weight > 0), both / jnp.where(weight > 0, weight, 1.0), jnp.nan)
 
-    def after(self, season: Array, value: Array) -> "Means":
-        """One more value."""
-        place = self.count % jnp.maximum(season, 1)
-        return Means(
-            sums=self.sums.at[place].set((1 - MEAN_RATE) * self.sums[place] + value),
-            weights=self.weights.at[place].set((1 - MEAN_RATE) * self.weights[place] + 1),
-            count=self.count + 1,
-            before=self.next(season),
-        )
+    def after(self, place: Array, value: Array) -> "Means":
+        """One more value, at this place."""
+
+        def added(sums: Array, new: Any) -> Array:
+            return sums.at[place].set((1 - MEAN_RATE) * sums[place] + new)
+
+        return Means(added(self.sums, value), added(self.previous, self.last), added(self.weights, 1.0), value)
 
     @classmethod
-    def of(cls, past: Past, key: str, length: int) -> "Means":
+    def of(cls, past: Past, key: str, horizon: int) -> "Means":
         """Those of a key."""
         found = past.means.get(key)
-        sums, weights = np.zeros(length), np.zeros(length)
-        if found is None:
-            return cls(sums, weights, np.int32(0), np.float64(np.nan))
-        sums[: len(found.sums)], weights[: len(found.sums)] = found.sums, found.weights
-        return cls(sums, weights, np.int32(found.count % len(found.sums)), np.float64(found.before))
+        if found is None or not past.season:
+            return cls(*np.zeros((3, horizon)), np.float64(0.0))
+        places = (found.count + np.arange(horizon)) % len(found.sums)
+        return cls(found.sums[places], found.previous[places], found.weights[places], np.float64(found.last))
 
 
 class Future(NamedTuple):
-    """What a path starts from: the last known targets (NaN in front), their period, the columns to come, the classes.
+    """What a path starts from: for each step and lag the known target, or the step of the path it is, else -1.
 
-    `known` is how many classes are known; 0 for numbers. `floor` is 0 for a series that was never negative, and paths
-    stay above it; minus infinity for others.
+    A target that is neither is NaN. `windows` has the columns to come. `known` is how many classes are known; 0 for
+    numbers. `floor` is 0 for a series that was never negative, and paths stay above it; minus infinity for others.
     """
 
-    history: Any
+    lagged: Any
+    own: Any
     season: Any
-    means: "Means"
+    means: Means
     windows: Any
     known: Any
     floor: Any
 
+    def place(self, step: Array) -> Array:
+        """The place of a step in the period, counted from the next row."""
+        return step % jnp.maximum(self.season, 1)
+
+    @classmethod
+    def of(cls, past: Past, key: str, windows: np.ndarray, known: int) -> "Future":
+        """That of a key; `windows` (versions, horizon, columns)."""
+        horizon = windows.shape[1]
+        values = np.array(past.known.get(key, ()), float)
+        lags = np.array(past.used_lags, int)
+        place = np.arange(horizon)[:, None] - lags[None]
+        there = (lags > 0) & (place < 0) & (place >= -len(values))
+        return cls(
+            lagged=np.where(there, np.append(values, np.nan)[np.where(there, len(values) + place, -1)], np.nan),
+            own=np.where((lags > 0) & (place >= 0), place, -1).astype(np.int32),
+            season=np.int32(past.season),
+            means=Means.of(past, key, horizon),
+            windows=np.asarray(windows, float),
+            known=np.int32(known),
+            floor=np.float64(0.0 if len(values) and values.min() >= 0 else -np.inf),
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class PastShape:
-    """Which earlier targets are inputs: as `Past` has them."""
+    """How earlier targets become inputs: as `Past` has them."""
 
     classes: int
-    lags: tuple[int, ...]
     seasonal: bool
     columns: int
 
     @classmethod
     def of(cls, past: Past) -> "PastShape":
         """That of a past."""
-        return cls(past.classes, tuple(past.lags), past.named is None, past.columns)
+        return cls(past.classes, past.named is None, past.columns)
 
-    def inputs(self, values: Float[Array, " w"], end: Array, season: Array, means: Means) -> Float[Array, " columns"]:
-        """`Past.inputs` inside a program: the last known value lies before `end`, NaN where there is none."""
+    def inputs(self, future: Future, means: Means, drawn: Float[Array, " h"], step: Array) -> Float[Array, " columns"]:
+        """`Past.inputs` inside a program; `drawn` are the targets of the path, `means` those after them."""
         if not self.columns:
-            return jnp.zeros(0, values.dtype)
-
-        def lagged(lag: Any) -> Array:
-            return jnp.where(lag > 0, values[jnp.maximum(end - lag, 0)], jnp.nan)
-
+            return jnp.zeros(0, drawn.dtype)
+        own = future.own[step]
+        values = jnp.where(own >= 0, drawn[jnp.maximum(own, 0)], future.lagged[step])
         if self.classes > 2:
             width = min(self.classes, INDICATORS)
-            return jnp.concatenate([(lagged(lag) == jnp.arange(width)).astype(values.dtype) for lag in self.lags[:2]])
-        found = [lagged(lag) for lag in self.lags]
-        if self.seasonal:
-            found += [lagged(jnp.where(season > 0, season + step, 0)) for step in range(SEASONAL_LAGS)]
-            found += [] if self.classes else [means.next(season), means.before]
-        row = jnp.stack(found)
-        return jnp.nan_to_num(2.0 * row - 1.0) if self.classes == 2 else row
+            return (values[:, None] == jnp.arange(width)[None]).astype(values.dtype).ravel()
+        if self.classes == 2:
+            return jnp.nan_to_num(2.0 * values - 1.0)
+        if not self.seasonal:
+            return values
+        return jnp.concatenate([values, means.inputs(future.place(step), future.season)])
 
 
 @functools.lru_cache(maxsize=32)
@@ -120,24 +139,24 @@ def _program(
     """
 
     def draw(state: Any, key: Array, future: Future) -> Array:
-        length = len(future.history)
-        dtype = future.history.dtype
+        dtype = future.lagged.dtype
 
         def start(key: Array) -> Any:
             version = jax.random.randint(key, (), 0, len(future.windows))
-            return jnp.concatenate([future.history, jnp.zeros(horizon, dtype)]), future.means, version
+            return jnp.zeros(horizon, dtype), future.means, version
 
         def at(memory: Any, step: Array) -> Inputs:
-            values, means, version = memory
-            before = past.inputs(values, length + step, future.season, means)
+            drawn, means, version = memory
+            before = past.inputs(future, means, drawn, step)
             return Inputs(jnp.concatenate([before, future.windows[version, step]]), future.known)
 
         def users(y: Array) -> Array:
             return jnp.maximum(task.from_learner(y).astype(dtype), future.floor)
 
         def after(memory: Any, step: Array, y: Array) -> Any:
-            values, means, version = memory
-            return values.at[length + step].set(users(y)), means.after(future.season, users(y)), version
+            drawn, means, version = memory
+            later = means.after(future.place(step), users(y))
+            return drawn.at[step].set(users(y)), later, version
 
         return users(learner.paths(state, key, paths.Inputs(start, at, after), horizon, rounds))
 
@@ -149,17 +168,8 @@ def draw_paths(
     rounds: int = paths.ROUNDS, often: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Paths (n, horizon) of the rows after the last one of this key; `windows` (versions, horizon, columns)."""
-    shape = PastShape.of(past)
-    needed = max([SHORTEST_HISTORY, *past.lags, past.season + SEASONAL_LAGS - 1])
-    length = 1 << (needed - 1).bit_length()
-    values = np.array(past.known.get(key, ()), float)
-    floor = 0.0 if len(values) and values.min() >= 0 else -np.inf
-    history = np.concatenate([np.full(max(length - len(values), 0), np.nan), values[-length:]])
-    means = Means.of(past, key, length)
-    future = Future(
-        history, np.int32(past.season), means, np.asarray(windows, float), np.int32(known), np.float64(floor)
-    )
-    program = _program(learner, task, shape, windows.shape[1], rounds, often)
+    future = Future.of(past, key, windows, known)
+    program = _program(learner, task, PastShape.of(past), windows.shape[1], rounds, often)
     with jax.enable_x64(True):
         return np.asarray(program(state, jax.random.key(seed), future))
 

@@ -76,6 +76,8 @@ class Loop:
     limits: bool
     level: float
     has_memory: bool
+    block: int = BLOCK
+    """Steps of a block while learning; shorter ones are padded, so rows that come one by one need a short one."""
 
     def init(self) -> tuple[Any, ...]:
         """Nothing seen: a state for each target."""
@@ -114,7 +116,7 @@ class Loop:
         for position, stages in enumerate(self._stages):
             steps, answers = self.steps(feed, position, progress[position])
             told = []
-            for part, count in _blocks(steps, progress[position].steps):
+            for part, count in _blocks(steps, progress[position].steps, self.block):
                 after[position], one = stages.run(after[position], part, np.int32(count))
                 told.append((one, count))
             progress[position].steps += len(steps.target)
@@ -323,11 +325,11 @@ def _replays(counted: np.ndarray, slots: np.ndarray | None, first_rows: np.ndarr
     return places
 
 
-def _blocks(steps: Steps, taken: int) -> Iterator[tuple[Steps, int]]:
+def _blocks(steps: Steps, taken: int, length: int) -> Iterator[tuple[Steps, int]]:
     """Blocks of steps, none reaching over a decision of the selection, padded; and how many steps count."""
-    for first, last in spans(len(steps.target), taken, BLOCK):
+    for first, last in spans(len(steps.target), taken, length):
         part = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], steps)
-        yield jax.tree.map(_padded, part), last - first
+        yield jax.tree.map(lambda leaf: _padded(leaf, length), part), last - first
 
 
 def spans(total: int, taken: int, longest: int) -> Iterator[tuple[int, int]]:
@@ -339,9 +341,9 @@ def spans(total: int, taken: int, longest: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _padded(rows: np.ndarray) -> np.ndarray:
-    if len(rows) == BLOCK:
+def _padded(rows: np.ndarray, length: int = BLOCK) -> np.ndarray:
+    if len(rows) == length:
         return rows
-    full = np.zeros((BLOCK, *rows.shape[1:]), rows.dtype)
+    full = np.zeros((length, *rows.shape[1:]), rows.dtype)
     full[: len(rows)] = rows
     return full

@@ -1,8 +1,8 @@
 """Earlier targets as inputs: the last few known values, and where the series has a period, those one period ago.
 
 A series with a period also gets two seasonal means: the mean of the values 1, 2, .. periods before the next row, which
-fades by `MEAN_RATE` per period, and the same mean for the row before. Their difference is the step that the season
-takes, with the noise of many periods averaged out.
+fades by `MEAN_RATE` per period, and the mean of the values just before each of those. Their difference is the step that
+the season takes, with the noise of many periods averaged out.
 
 Only what is known by then is used: a label that comes late counts from the row at which it came. Every key has a past
 of its own. Numbers enter as they are (and are scaled like other inputs), two classes as -1 and 1, more as indicators.
@@ -28,15 +28,15 @@ EARLY, EARLY_STEP = 144, 12
 
 
 class SeasonalMeans:
-    """For each place of the period, sum and weight of the values there; older ones fade by `MEAN_RATE` per period.
+    """For each place of the period, sums of the values there and of those before them; older ones fade by `MEAN_RATE`.
 
-    `before` is the mean at the place of the last value, without that value.
+    Both sums have the same weights, so that their difference is a mean of steps: a trend has no part in it but its own.
     """
 
     def __init__(self, period: int, values: Iterable[float] = ()):
-        self.sums, self.weights = np.zeros(period), np.zeros(period)
+        self.sums, self.previous, self.weights = np.zeros((3, period))
         self.count = 0
-        self.before = np.nan
+        self.last = np.nan
         for value in values:
             self.learn(value)
 
@@ -46,30 +46,38 @@ class SeasonalMeans:
         place = self.count % len(self.sums)
         return float(self.sums[place] / self.weights[place]) if self.weights[place] else np.nan
 
-    def learn(self, value: float) -> None:
-        """One more value."""
-        self.before = self.next
+    @property
+    def before(self) -> float:
+        """The mean of the values before those."""
         place = self.count % len(self.sums)
-        self.sums[place] = (1 - MEAN_RATE) * self.sums[place] + value
-        self.weights[place] = (1 - MEAN_RATE) * self.weights[place] + 1
+        return float(self.previous[place] / self.weights[place]) if self.weights[place] else np.nan
+
+    def learn(self, value: float) -> None:
+        """One more value; the first one has none before it and is left out."""
+        place = self.count % len(self.sums)
+        if self.count:
+            for sums, new in ((self.sums, value), (self.previous, self.last), (self.weights, 1.0)):
+                sums[place] = (1 - MEAN_RATE) * sums[place] + new
+        self.last = value
         self.count += 1
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         return {
             "sums": self.sums.tolist(),
+            "previous": self.previous.tolist(),
             "weights": self.weights.tolist(),
             "count": self.count,
-            "before": None if np.isnan(self.before) else self.before,
+            "last": None if np.isnan(self.last) else self.last,
         }
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> "SeasonalMeans":
         """The inverse of `state`."""
         made = cls(len(state["sums"]))
-        made.sums, made.weights = np.array(state["sums"], float), np.array(state["weights"], float)
-        made.count = int(state["count"])
-        made.before = np.nan if state["before"] is None else float(state["before"])
+        made.sums, made.previous = np.array(state["sums"], float), np.array(state["previous"], float)
+        made.weights, made.count = np.array(state["weights"], float), int(state["count"])
+        made.last = np.nan if state["last"] is None else float(state["last"])
         return made
 
 
@@ -118,7 +126,7 @@ class Past:
         """The inputs of the next row of this key; NaN, that is missing, where there is no value yet."""
         known = self.known.get(key)
         history = np.array(
-            [known[-lag] for lag in range(min(len(known), max(self._used, default=0)), 0, -1)] if known else []
+            [known[-lag] for lag in range(min(len(known), max(self.used_lags, default=0)), 0, -1)] if known else []
         )
         made = self._inputs(history, np.array([len(history)]))[0]
         means = self.means.get(key) if self.season else None
@@ -127,15 +135,17 @@ class Past:
         return made
 
     @property
-    def _used(self) -> list[int]:
+    def used_lags(self) -> list[int]:
         """The lags in use now; 0 for one that waits for a period."""
-        if self.named is not None or self.classes > 2:
+        if self.classes > 2:
+            return [*self.lags[:2]]
+        if self.named is not None:
             return [*self.lags]
         return [*self.lags, *(self.season + step if self.season else 0 for step in range(SEASONAL_LAGS))]
 
     def _inputs(self, history: np.ndarray, places: np.ndarray) -> np.ndarray:
         """The inputs of rows before which the first `places` entries of the history are known, without the means."""
-        lags = np.array(self._used[:2] if self.classes > 2 else self._used)
+        lags = np.array(self.used_lags, int)
         at = places[:, None] - lags[None]
         there = (at >= 0) & (lags > 0)[None]
         values = np.where(there, np.append(history, np.nan)[np.where(there, at, len(history))], np.nan)

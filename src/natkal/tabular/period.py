@@ -18,6 +18,8 @@ LEVEL_DEVIATIONS, CHANGE_DEVIATIONS = 3.0, 4.0
 """And at least so many times 1/sqrt(n). Changes of noise are correlated, so theirs has the larger error."""
 NEARLY, ERRORS = 0.15, 2.0
 """Nearly as good as the best: less by at most this share of it, or by so many times 1/sqrt(n)."""
+ONE_PEAK = 1.2
+"""Peaks up to this factor beyond the shortest are one noisy peak: the highest of them is the period."""
 CLIPPED_ABOVE = 0.98
 """Values beyond this quantile of the absolute values are clipped: outliers have no period."""
 
@@ -58,7 +60,9 @@ def _strong_peak(values: np.ndarray, deviations: float) -> Peak:
         return Peak(0, 0.0)
     best = correlation[lags].max()
     near = lags[correlation[lags] > best - max(NEARLY * best, ERRORS / np.sqrt(count))]
-    lag, height = int(near[0]), float(correlation[near[0]])
+    around = near[near <= ONE_PEAK * near[0]]
+    lag = int(around[np.argmax(correlation[around])])
+    height = float(correlation[lag])
     return Peak(lag, height) if height > max(STRONG, deviations / np.sqrt(count)) else Peak(0, 0.0)
 
 

@@ -23,9 +23,11 @@ from natkal.tabular.loop import Feed, Loop, Pending, Progress, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
 from natkal.tabular.past import Past
 from natkal.tabular.resize import resized
+from natkal.tabular.stages import BLOCK
 from natkal.tabular.tasks import LEVEL, Task, make_task
 
 FIRST_SLOTS = 16
+SHORT_BLOCK = 32
 _LOOPS: dict[Any, Loop] = {}
 
 
@@ -87,6 +89,7 @@ class TableLearner:
         """Where the models of the keys learn, if not here."""
         self._progress: tuple[Any, list[Progress]] | None = None
         self.size: int | None = None
+        self.block = BLOCK
         self._build()
         with jax.enable_x64(True):
             self.held: Any = _spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
@@ -113,13 +116,13 @@ class TableLearner:
         shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
         if self.size is None:
             self.size = size_within(self.options, shapes, tasks, self.keyed)
-        asked = (self.options, shapes, tasks, self.keyed, self.limits, self.size)
+        asked = (self.options, shapes, tasks, self.keyed, self.limits, self.size, self.block)
         if asked not in _LOOPS:
             learners = tuple(
                 make_learner(self.options, shape, task, self.keyed, self.size)
                 for shape, task in zip(shapes, tasks, strict=True)
             )
-            _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.level, self.options.has_memory)
+            _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.level, self.options.has_memory, self.block)
         self.loop = _LOOPS[asked]
 
     def _shape(self, past: Past, task: Task) -> Shape:
@@ -131,6 +134,11 @@ class TableLearner:
             fan_in=self.fan_in + past.columns,
             naive=past.naive if task.linear else (),
         )
+
+    def take_few_rows(self) -> None:
+        """A few rows come at a time from now on: the programs are those of short blocks."""
+        self.block = SHORT_BLOCK
+        self._build()
 
     def with_limits(self) -> None:
         """Predictions come with the limits of their intervals from now on."""
@@ -428,7 +436,7 @@ class TableLearner:
         for past, state in zip(made.pasts, header["pasts"], strict=True):
             past.restore(state)
         made.keys = {str(key): slot for slot, key in enumerate(header["keys"])}
-        made._progress, made.elsewhere, made.size = None, None, int(header["size"])
+        made._progress, made.elsewhere, made.size, made.block = None, None, int(header["size"]), BLOCK
         if not 0 <= made.size < len(SIZES):
             raise ValueError(f"size: no mixture has number {made.size}")
         made._build()

@@ -64,6 +64,8 @@ class Session:
         self.clock = Clock()
         """The columns that go on by themselves, for forecasts."""
         self.forecasts = None if settings.horizon is None else ForecastScores(settings.horizon)
+        if self.forecasts is not None:
+            learner.take_few_rows()
         self.outputs: dict[str, Output] = {}
         self.series: list[dict[str, int | float]] = []
         """The figures of the windows that this process has closed."""
@@ -205,16 +207,11 @@ class Session:
             self._settle_all()
             self.learner.add_features(self.encoder.scaled[before:].tolist())
             self.recent_inputs = _wider(self.recent_inputs, self.encoder.width)
-        rest = rows.part(first, len(rows)) if first else rows
-        if self.forecasts is None or not len(rest):
-            self._take(rest)
-            return
-        for row in range(len(rest)):
-            self._take(rest.part(row, row + 1))
+        self._take(rows.part(first, len(rows)) if first else rows)
 
     def _take(self, rows: Rows) -> None:
         encoded = self.encoder.encode(rows)
-        if not rows.labels:
+        if not rows.labels and self.forecasts is None:
             self._tell_clock(rows, encoded)
         self.counts.read += rows.read
         self.counts.skipped += rows.blank
@@ -230,27 +227,39 @@ class Session:
         self.counts.learned += learned
         self.counts.skipped += len(encoded.inputs) - learned
         for part in by_classes(encoded, self.learner, self._add_classes):
-            self._learn(part, rows)
-        if self.forecasts is not None:
-            self._forecast(self.forecasts, encoded)
+            if self.forecasts is None:
+                self._learn(part, rows)
+            else:
+                self._learn_and_forecast(self.forecasts, part, rows)
         if rows.file == STDIN:
             self._settle_all()
 
     def _tell_clock(self, rows: Rows, encoded: Encoded) -> None:
-        places = {int(line): row for row, line in enumerate(rows.lines)} if encoded.rejects else None
+        all_of_them = len(encoded.lines) == len(rows)
+        places = None if all_of_them else {int(line): row for row, line in enumerate(rows.lines)}
         good = range(len(rows)) if places is None else [places[int(line)] for line in encoded.lines]
         self.clock.observe(self.schema.features, rows.columns, good, encoded.keys)
 
-    def _forecast(self, forecasts: ForecastScores, encoded: Encoded) -> None:
-        """Score what was expected of these rows (one of them, or none), and expect the next ones."""
+    def _learn_and_forecast(self, forecasts: ForecastScores, encoded: Encoded, of: Rows) -> None:
+        """Learn up to each row that the next ones are forecast from, and score what was expected of these rows."""
+        first = 0
         for row, (line, y) in enumerate(zip(encoded.lines, encoded.targets[:, 0], strict=True)):
-            if np.isnan(y):
-                continue
             key = encoded.keys[row] if encoded.keys else ""
-            expected = forecasts.came(key, float(y))
-            if expected is not None and "forecasts" in self.outputs:
-                self.outputs["forecasts"].write(line_of(int(line), key, float(y), expected))
-            forecasts.make(self, key)
+            due = False
+            if not np.isnan(y):
+                expected = forecasts.came(key, float(y))
+                due = forecasts.is_due(key)
+                if expected is not None and "forecasts" in self.outputs:
+                    self.outputs["forecasts"].write(line_of(int(line), key, float(y), expected))
+            if due or row == len(encoded.lines) - 1:
+                part = rows_of(encoded, slice(first, row + 1))
+                self._tell_clock(of, part)
+                self._learn(part, of)
+                first = row + 1
+            if due:
+                while self._pending:
+                    self._settle()
+                forecasts.make(self, key)
 
     def _add_classes(self, position: int, count: int) -> None:
         self._settle_all()
