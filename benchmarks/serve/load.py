@@ -1,6 +1,7 @@
 """Latency, throughput and memory of `predict_learn` over HTTP with keep-alive."""
 
 import json
+import os
 import selectors
 import time
 from pathlib import Path
@@ -40,7 +41,33 @@ def latency(folder: Path, seconds: float, durability: str) -> dict[str, Any]:
     finally:
         code = server.end()
     p10, p50, p99 = 1e3 * np.quantile(times, [0.1, 0.5, 0.99])
-    return {"p10_ms": p10, "p50_ms": p50, "p99_ms": p99, "cpu_us": 1e6 * cpu / number, "requests": number, "exit": code}
+    sync_p50, sync_p99 = 1e3 * np.quantile(sync_times(folder), [0.5, 0.99])
+    return {
+        "p10_ms": p10,
+        "p50_ms": p50,
+        "p99_ms": p99,
+        "sync_p50_ms": sync_p50,
+        "sync_p99_ms": sync_p99,
+        "cpu_us": 1e6 * cpu / number,
+        "requests": number,
+        "exit": code,
+    }
+
+
+def sync_times(folder: Path, count: int = 1000) -> list[float]:
+    """The disk alone: a record as long as a request's is written into space that is there, and synced."""
+    record, times = os.urandom(300), []
+    file = os.open(folder / "sync", os.O_CREAT | os.O_RDWR)
+    os.pwrite(file, bytes(count * len(record)), 0)
+    os.fsync(file)
+    for number in range(count):
+        started = time.perf_counter()
+        os.pwrite(file, record, number * len(record))
+        os.fdatasync(file)
+        times.append(time.perf_counter() - started)
+        time.sleep(5e-4)
+    os.close(file)
+    return times
 
 
 def throughput(folder: Path, seconds: float, durability: str, *, clients: int, rows: int) -> dict[str, Any]:

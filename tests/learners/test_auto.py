@@ -38,6 +38,16 @@ def test_the_scale_of_the_target_moves_with_the_predictions(linear, data):
     np.testing.assert_allclose(moved.log_prob[3:], plain.log_prob[3:] - np.log(100), atol=2e-2)
 
 
+def test_what_was_learned_outlives_a_jump_of_the_scale(linear, data):
+    inputs, targets = data
+    half = COUNT // 2
+    targets = targets * np.where(np.arange(COUNT) < half, 1.0, 1e6)
+    _, info = nk.run(linear, linear.init(), inputs, targets)
+    error = np.abs(np.asarray(info.prediction.mean[:, 0]) - targets)[half + 60 :]
+    assert np.mean(error) < 0.7e6  # the noise's mean is 0.4e6; a constant has 1.8e6
+    np.testing.assert_allclose(info.prediction.log_prob(targets), info.log_prob, rtol=1e-3, atol=1e-3)
+
+
 def test_intervals_hold_what_they_promise_and_the_noise_is_learned(linear, data):
     _, info = nk.run(linear, linear.init(), *data)
     low, high = info.prediction.interval(0.9)

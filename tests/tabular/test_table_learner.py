@@ -6,11 +6,13 @@ import pytest
 
 import natkal as nk
 from natkal.drivers.storage import check_arrays
+from natkal.learners import selection as selection_rules
 from natkal.learners.selection import Selection
 from natkal.tabular.architectures import Inputs
 from natkal.tabular.errors import StreamError
 from natkal.tabular.options import make_options
-from natkal.tabular.past import Past, find_period
+from natkal.tabular.past import Past
+from natkal.tabular.period import find_period
 from natkal.tabular.table_learner import TableLearner, TargetShape
 from tests.app.support import table
 
@@ -184,6 +186,22 @@ def test_a_budget_lets_the_likeliest_members_run_that_fit_into_it():
     names = TableLearner(left_out, [True] * 10, [TargetShape("regression")], limits=False).member_names
     assert any("mlp:64 " in name for name in names)
     assert not any("mlp:128" in name for name in names)
+
+
+def test_mixing_only_the_members_that_run_changes_nothing(monkeypatch):
+    """Half of them stop after 256 rows; from there on the mixing has room for no more than run."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(600, 2))
+    targets = (inputs @ [2.0, -1.0] + rng.normal(size=600))[:, None]
+    told, states = [], []
+    for few in (0, 6):
+        monkeypatch.setattr(selection_rules, "SETTLED", 256 if few else 1 << 30)
+        monkeypatch.setattr(selection_rules, "FEW", few)
+        learner = TableLearner(make_options(model="linear", past="none"), [True] * 2, [TargetShape("regression")])
+        told.append(learner.learn(learner.rows(inputs, targets)).wait())
+        states.append(learner.arrays())
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8), *told)
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8), *states)
 
 
 @pytest.mark.parametrize("given", [{"budget": "quick"}, {"budget": "0"}, {"budget": "-3"}, {"memory": "12"}])

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import jit_method
+from natkal.compiling import jit_method, run_once
 from natkal.engine import Learner
 from natkal.engine.checks import as_precision
 from natkal.engine.joint import JointLaw
@@ -111,7 +111,7 @@ class Bank:
             members.append(after)
             told.append(said)
         learned, info = self.weigh(rest, told, target)
-        return learned._replace(members=tuple(members)), info
+        return self.decide(learned)._replace(members=tuple(members)), info
 
     def revive(self, index: int, states: Any, rest: BankState) -> Any:
         """The states of a group's members before a step: those that start again or are dead are copies of the best."""
@@ -165,7 +165,10 @@ class Bank:
         return group.map_running(one, state.selection.running[index], (), own)[1]
 
     def weigh(self, state: BankState, told: Sequence[Told], target: Any) -> tuple[BankState, BankInfo]:
-        """The mixture of the members' predictions, and the weights after the observation; `state` without members."""
+        """The mixture of the members' predictions, and the weights after the observation; `state` without members.
+
+        `decide` comes after it.
+        """
 
         def judge(noise: Any, prediction: Any, observed: Array) -> tuple[Any, tuple[Any, Moments, Array]]:
             experts, moments = self._laws_of(prediction, noise)
@@ -183,7 +186,8 @@ class Bank:
         running = self.running(state)
         observed = jnp.any(all_told.observed)
         mixture = self._mixture(state, experts, moments)
-        log_prob, log_weights = mix(state.log_weights, jnp.where(running[:, None], log_probs, -jnp.inf), self.share)
+        among = None if state.selection is None else running[:, None]
+        log_prob, log_weights = mix(state.log_weights, log_probs, self.share, among)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
         dead = self._dead(state)
         silent = jnp.where(dead, 0, state.silent)
@@ -201,7 +205,7 @@ class Bank:
         )
         log_prob = jnp.where(observed, log_prob, 0.0)
         if self.selection is not None:
-            learned = self.selection.after(learned, log_probs, log_prob, observed, self.sizes)
+            learned = self.selection.follow(learned, log_probs, log_prob, observed)
         weights = jnp.sum(mixture.weights, axis=1)
         return learned, BankInfo(
             log_prob=log_prob,
@@ -214,6 +218,10 @@ class Bank:
             prior_left=weights @ learned.prior_left,
             reseeded=learned.reseeded,
         )
+
+    def decide(self, state: BankState) -> BankState:
+        """After a step: which members go on, where the number of steps asks for a decision; `state` without members."""
+        return state if self.selection is None else self.selection.decide(state, self.sizes)
 
     def mixture(self, state: BankState, predictions: Sequence[Any]) -> Mixture:
         """The mixture of the predictions of each group's members, as `ask` gives them."""
@@ -284,7 +292,8 @@ class Bank:
         for (group, rows), states in zip(self.rows(), state.members, strict=True):
             if index < rows.stop:
                 own = index - rows.start
-                return group.learner(own), jax.tree.map(lambda leaf, own=own: leaf[own], states)
+                one = run_once(lambda of, own=own: jax.tree.map(lambda leaf: leaf[own], of), states)
+                return group.learner(own), one
         raise AssertionError("an index within the bank")
 
     def prune(self, state: BankState, keep: int) -> tuple["Bank", BankState]:

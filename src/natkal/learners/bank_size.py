@@ -19,7 +19,7 @@ def pruned(bank: Any, state: BankState, keep: int) -> tuple[Any, BankState]:
     if not 1 <= keep <= bank.size:
         raise ValueError(f"keep: must lie in 1..{bank.size}, got {keep}")
     if bank.selection is not None:
-        raise ValueError("prune: this bank selects its members by itbank")
+        raise ValueError("prune: this bank selects its members by itself")
     chosen = np.sort(np.argsort(-np.asarray(logsumexp(state.log_weights, axis=1)))[:keep])
     groups, members = [], []
     for (group, rows), states in zip(bank.rows(), state.members, strict=True):
@@ -45,7 +45,7 @@ def grown(bank: Any, state: BankState, learners: Sequence[Learner]) -> tuple[Any
     best = jnp.argmax(logsumexp(state.log_weights, axis=1))
     params = bank.best(state)[1].params
     members = tuple(group.init(params, jax.random.split(jax.random.key(bank.size), group.size)) for group in added)
-    # the best member's own weight is split evenly between itbank and the new members, law by law
+    # the best member's own weight is split evenly between itself and the new members, law by law
     split = state.log_weights[best] - jnp.log(count + 1.0).astype(state.log_weights.dtype)
     log_weights = state.log_weights.at[best].set(split)
     dtype = log_weights.dtype

@@ -4,7 +4,7 @@ import math
 
 import jax.numpy as jnp
 
-from natkal.typing import Array, Float
+from natkal.typing import Array, Bool, Float
 
 
 def equal_log_weights(shape: tuple[int, ...], dtype: jnp.dtype) -> Float[Array, "*e"]:
@@ -13,20 +13,30 @@ def equal_log_weights(shape: tuple[int, ...], dtype: jnp.dtype) -> Float[Array, 
 
 
 def mix(
-    log_weights: Float[Array, "*e"], log_probs: Float[Array, "*e"], share: float
+    log_weights: Float[Array, "*e"],
+    log_probs: Float[Array, "*e"],
+    share: float,
+    among: Bool[Array, "*e"] | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, "*e"]]:
     """Log of the mixture's probability, and the weights after it: w <- (1 - a) w p / sum(w p) + a/E.
 
-    An expert whose probability is not a number has none. Where no expert gives y any, the weights stay. One exponential
-    and one logarithm for each expert: with few parameters these are most of what a bank costs.
+    `among`: the E experts that take part, all unless given; the others have weight 0. An expert whose probability is
+    not a number has none. Where no expert gives y any, the weights stay. One exponential and one logarithm for each
+    expert: with few parameters these are most of what a bank costs.
     """
-    joint = log_weights + jnp.where(jnp.isnan(log_probs), -jnp.inf, log_probs)
+    takes_part = ~jnp.isnan(log_probs) if among is None else ~jnp.isnan(log_probs) & among
+    joint = log_weights + jnp.where(takes_part, log_probs, -jnp.inf)
     highest = jnp.max(joint)
     top = jnp.where(jnp.isfinite(highest), highest, 0.0)
     parts = jnp.exp(joint - top)
     whole = jnp.sum(parts)
     total = jnp.log(whole) + top
-    posterior = jnp.log((1 - share) / whole * parts + share / log_weights.size) if share > 0 else joint - total
+    if share > 0:
+        experts = log_weights.size if among is None else jnp.sum(jnp.broadcast_to(among, log_weights.shape))
+        posterior = jnp.log((1 - share) / whole * parts + share / experts)
+        posterior = posterior if among is None else jnp.where(among, posterior, -jnp.inf)
+    else:
+        posterior = joint - total
     return total, jnp.where(jnp.isfinite(total), posterior, log_weights)
 
 

@@ -22,6 +22,14 @@ from natkal.typing import Array, Params
 
 FARTHEST = 30.0
 """No prediction lies further from the mean of all targets than so many of their deviations."""
+TARGETS_LINEAR_UP_TO = 30.0
+"""Of a real target further from the centre than so many deviations the members see a logarithm."""
+HELD_FROM = 0.15
+"""Such a target is not learned at all if it is not alone: if the recent share of wild ones is above this. When the
+scale jumps, what the members have learned outlives the rows until the scale has followed, and holds in the new one.
+"""
+LARGEST_GROWTH = 1.25
+"""A scale that changes by more than this factor with one row jumps: the noise then counts as the same in new units."""
 COUNTS_NEAR = 20.0
 """Counts whose mean is larger are divided by mean / 20, so that a filter of log-rates starts near them."""
 
@@ -43,7 +51,7 @@ class ScaledState(NamedTuple):
 class TargetUnits(NamedTuple):
     """Location and scale of the targets; the mean of all of them and how far from it a prediction may lie.
 
-    `early`: their scale is not known yet, and nothing has been learned.
+    `early`: so few are known that `first` is predicted.
     """
 
     location: Array
@@ -51,14 +59,19 @@ class TargetUnits(NamedTuple):
     middle: Array
     reach: Array
     early: Array
+    first: Array
 
 
 class Standard(NamedTuple):
-    """A row as the bank sees it, and the units of its target, None where it has none."""
+    """A row as the bank sees it, and the units of its target, None where it has none.
+
+    `growth` is the scale of the targets after the row over that before it.
+    """
 
     inputs: Any
     target: Any
     units: TargetUnits | None
+    growth: Any = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,7 +80,8 @@ class Scaled:
 
     Inputs are scaled by the rows up to and including the present one (they are known before y), real targets by the
     earlier rows. Before `FIRST_ROWS` targets are known there is no scale to learn in: those rows are predicted by
-    their centre so far, kept, and then learned together. Predictions and log probabilities are in the user's units.
+    their centre so far (those of counts too), kept, and then learned together. Predictions and log probabilities are
+    in the user's units.
     `example` is one row of inputs, for its shapes; `scaled` says which leaves (or entries) of it are to be scaled.
     `spread` is what the user expects of the deviation of a target before any is seen. `alike`, where given, says for
     each entry of a leaf which entry's scale it takes: quantities of one unit stay comparable.
@@ -115,7 +129,7 @@ class Scaled:
         after, now = self.standardise(state._replace(bank=()), inputs, target)
         if not self.warms_up:
             bank, info = self.bank.step(state.bank, now.inputs, now.target)
-            return after._replace(bank=bank), self._told(now, info, target)
+            return after._replace(bank=self.follow_units(bank, now)), self._told(now, info, target)
         # the first rows are predicted only; with the last of them all are learned, in the scales they made together
         replayed = jnp.where((after.rows == FIRST_ROWS) & (state.rows < FIRST_ROWS), FIRST_ROWS, 0)
 
@@ -134,7 +148,7 @@ class Scaled:
         shapes = jax.eval_shape(self.bank.step, state.bank, now.inputs, now.target)[1]
         silent = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         bank, info = jax.lax.fori_loop(0, 1 + replayed, learn, (state.bank, silent))
-        return after._replace(bank=bank), self._told(now, info, target)
+        return after._replace(bank=self.follow_units(bank, now)), self._told(now, info, target)
 
     def standardise(self, state: ScaledState, inputs: Any, target: Array) -> tuple[ScaledState, "Standard"]:
         """The scales after a row, and the row as the bank sees it: inputs scaled by all rows up to this one, a real
@@ -161,7 +175,10 @@ class Scaled:
         assert state.targets is not None
         targets = scales.observe(state.targets, seen_y)
         units = self.target_units(state)
-        standard = (y - units[0]) / units[1]
+        standard = self._in_units(y, units)
+        if self.outputs.support == "real":
+            held = (jnp.abs(standard) > TARGETS_LINEAR_UP_TO) & (targets.strays > HELD_FROM)
+            standard = jnp.where(held, jnp.nan, standard)
         first_targets = None
         if self.warms_up:
             standard = jnp.where(state.rows < FIRST_ROWS, jnp.nan, standard)
@@ -173,7 +190,7 @@ class Scaled:
             first = first_targets[:, 0] if weighted else first_targets
             targets = jax.lax.cond(full, lambda: scales.settle(targets, first), lambda: targets)
         after = ScaledState(seen, targets, first_inputs, first_targets, rows, ())
-        return after, Standard(scaled, self._target(target, standard), units)
+        return after, Standard(scaled, self._target(target, standard), units, self._growth(after, units))
 
     def standardise_again(self, state: ScaledState, inputs: Any, target: Array) -> "Standard":
         """A row in the scales as they are, which it does not change."""
@@ -181,12 +198,14 @@ class Scaled:
         if not self._has_units:
             return Standard(scaled, target, None)
         units = self.target_units(state)
-        return Standard(scaled, self._target(target, (value_of(self.outputs, target) - units[0]) / units[1]), units)
+        standard = self._target(target, self._in_units(value_of(self.outputs, target), units))
+        return Standard(scaled, standard, units, jnp.ones_like(units.scale))
 
     def standardise_only(self, state: ScaledState, inputs: Any) -> "Standard":
         """A row to be predicted: scaled as if it were counted, and not counted; without a target."""
         units = self.target_units(state) if self._has_units else None
-        return Standard(self._standardised(self._seen(state, inputs), inputs), None, units)
+        growth = None if units is None else jnp.ones_like(units.scale)
+        return Standard(self._standardised(self._seen(state, inputs), inputs), None, units, growth)
 
     def with_scales(self, state: ScaledState, inputs: Any, targets: np.ndarray) -> ScaledState:
         """A state whose scales are those of all rows of a table (a leading axis), which is known beforehand.
@@ -290,6 +309,27 @@ class Scaled:
         """A row as the members see it, without letting it into the scales."""
         return self._standardised(state.inputs, as_precision(state.bank.log_weights.dtype, inputs))
 
+    def _in_units(self, y: Array, units: TargetUnits) -> Array:
+        """The value as the members see it."""
+        z = (y - units.location) / units.scale
+        return scales.compressed(z, TARGETS_LINEAR_UP_TO) if self.outputs.support == "real" else z
+
+    def _growth(self, after: ScaledState, before: TargetUnits) -> Array:
+        """The new scale of the targets over the old one; 1 at a jump and among the first rows."""
+        ratio = self.target_units(after).scale / before.scale
+        gradual = (ratio < LARGEST_GROWTH) & (ratio > 1 / LARGEST_GROWTH) & ~before.early
+        return jnp.where(gradual, ratio, 1.0)
+
+    def follow_units(self, bank: BankState, row: "Standard") -> BankState:
+        """The bank after a row, with its noise in the units of the next one: the noise is that of the user's values.
+
+        Where the scale of a series grows with its trend, its noise stays what it is.
+        """
+        if row.growth is None:
+            return bank
+        noise = jax.vmap(self.bank.laws.in_units, (0, None))(bank.noise, row.growth)
+        return bank._replace(noise=noise)
+
     def _target(self, target: Array, standard: Array) -> Array:
         """The target with this value in the place of its own; its weight stays."""
         if self.outputs.unweighted is self.outputs:
@@ -336,31 +376,32 @@ class Scaled:
         centre, deviation = scales.location_scale(state.targets)
         whole = state.targets.everything
         apart = FARTHEST * jnp.sqrt(whole.variance)
-        early = jnp.asarray(state.rows < FIRST_ROWS) if self.warms_up else jnp.zeros((), bool)
+        early = jnp.asarray(state.rows < FIRST_ROWS)
         if self.outputs.support == "count":
             unit = jnp.maximum(centre / COUNTS_NEAR, 1.0)
-            return TargetUnits(jnp.zeros_like(centre), unit, whole.mean, apart + 3 * unit, early)
+            first = (whole.seen * whole.mean + 0.5) / (whole.seen + 1)  # a rate has a posterior mean like this
+            return TargetUnits(jnp.zeros_like(centre), unit, whole.mean, apart + 3 * unit, early, first)
         expected = jnp.broadcast_to(jnp.asarray(self.spread, centre.dtype), centre.shape)
         unit = jnp.where(deviation > 0, deviation, jnp.maximum(jnp.abs(centre), expected))
-        return TargetUnits(centre, unit, whole.mean, jnp.maximum(apart, FARTHEST * unit), early)
+        return TargetUnits(centre, unit, whole.mean, jnp.maximum(apart, FARTHEST * unit), early, centre)
 
     def in_users_units(self, mixture: Mixture, units: TargetUnits | None) -> Mixture:
-        """A prediction of the bank in the units of the targets, within reach of all of them; early, their centre."""
+        """A prediction of the bank in the units of the targets, within reach of all of them; at first, their centre."""
         if units is None:
             return mixture
 
         def placed(mean: Array) -> Array:
             low, high = units.middle - units.reach, units.middle + units.reach
             near = jnp.clip(mean, jnp.reshape(low, (-1,)), jnp.reshape(high, (-1,)))
-            return jnp.where(units.early, jnp.reshape(units.location, (-1,)), near)
+            return jnp.where(units.early, jnp.reshape(units.first, (-1,)), near)
 
         return mixture.rescaled(units.location, units.scale).with_means(placed)
 
     def log_prob(self, row: "Standard", info: BankInfo, prediction: Mixture, y: Array) -> Array:
         """Log p(y) of an observation that counts once; `prediction` is in the user's units.
 
-        Of a real target it is log p(z) - log scale where the bank saw z with weight 1. The first rows, which it does
-        not see, other weights, and counts, whose units have no density, have it computed anew.
+        Of a real target it is log p(z) - log scale where the bank saw z itself, with weight 1. Values far outside, the
+        first rows, other weights, and counts, whose units have no density, have it computed anew.
         """
         if self.outputs.support == "count":
             return prediction.log_prob_one(y)
@@ -370,7 +411,8 @@ class Scaled:
             seen = seen & (row.target[1] == 1)
         known = info.log_prob
         if row.units is not None:
-            known = known - jnp.sum(jnp.where(jnp.isnan(y), 0.0, jnp.log(row.units[1])))
+            known = known - jnp.sum(jnp.where(jnp.isnan(y), 0.0, jnp.log(row.units.scale)))
+            seen = seen & ~jnp.any(jnp.abs(y - row.units.location) > TARGETS_LINEAR_UP_TO * row.units.scale)
         return jax.lax.cond(seen, lambda: known, lambda: prediction.log_prob_one(y))
 
     def _told(self, row: "Standard", info: BankInfo, target: Array) -> BankInfo:

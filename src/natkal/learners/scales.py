@@ -23,6 +23,8 @@ FEW = 0.25
 """Of the first values, more than this share outside are no outliers: then all of them are the core."""
 CUT_TO = 20.0
 """How many values a core counts for once wild values have become the rule."""
+FAR, FAR_CUT_TO = 100.0, 1.0
+"""The same where they lie more than FAR deviations away: then the core says nothing of them."""
 HELD_ROWS = 1e7
 """How many rows the scale of a whole table counts for."""
 RECENT = 1 / 100
@@ -66,11 +68,13 @@ def observe(scale: Scale, values: Float[Array, "*e"]) -> Scale:
     """One more value of each entry; a NaN is missing and changes nothing."""
     present = jnp.isfinite(values)
     centre, deviation = _moments(scale.core)
-    outside = present & (jnp.abs(values - centre) > OUTSIDE * deviation) & (deviation > 0)
+    apart = jnp.abs(values - centre)
+    outside = present & (apart > OUTSIDE * deviation) & (deviation > 0)
     outside = outside & (scale.core.seen >= FIRST_ROWS)
     strays = scale.strays + 0.1 * (outside - scale.strays)
     rule = strays > 0.5
-    cut = jnp.where(rule & outside, jnp.minimum(scale.core.seen, CUT_TO), scale.core.seen)
+    cut_to = jnp.where(apart > FAR * deviation, FAR_CUT_TO, CUT_TO)
+    cut = jnp.where(rule & outside, jnp.minimum(scale.core.seen, cut_to), scale.core.seen)
     core = _add_values(scale.core._replace(seen=cut), values, present & (~outside | rule))
     count = jnp.minimum(scale.everything.seen + 1, 1 / RECENT)
     away = jnp.where(present, values, 0.0) - scale.level
@@ -157,8 +161,13 @@ def standardised(scale: Scale, values: Float[Array, "*e"]) -> Float[Array, "*e"]
     centre, deviation = location_scale(scale)
     known = (deviation > 0) & jnp.isfinite(values)
     z = jnp.where(known, (values - centre) / jnp.where(known, deviation, 1.0), 0.0)
-    beyond = jnp.maximum(jnp.abs(z) - LINEAR_UP_TO, 0.0)
-    return jnp.where(beyond > 0, jnp.sign(z) * (LINEAR_UP_TO + jnp.log1p(beyond)), z)
+    return compressed(z, LINEAR_UP_TO)
+
+
+def compressed(z: Float[Array, "*e"], linear: float) -> Float[Array, "*e"]:
+    """The same numbers up to `linear`, beyond it `linear` plus a logarithm."""
+    beyond = jnp.maximum(jnp.abs(z) - linear, 0.0)
+    return jnp.where(beyond > 0, jnp.sign(z) * (linear + jnp.log1p(beyond)), z)
 
 
 def _repeating(scale: Scale) -> Bool[Array, "*e"]:

@@ -21,6 +21,7 @@ weight w, up to the moment it was stopped, and within the bound of `mixing.regre
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -41,6 +42,9 @@ MARGIN = 30.0
 """Nats per row times rows: a group that lost more than MARGIN / rows per row, and at least MARGIN_LEAST, stops."""
 MARGIN_LEAST = 2e-3
 REVIVED_SHARE = 0.1
+SETTLED = 128 * REVIEW
+"""From so many steps on it pays to compile the mixing anew for the few members that are left."""
+FEW = 2
 
 
 def next_decision(taken: int) -> int:
@@ -48,6 +52,15 @@ def next_decision(taken: int) -> int:
     if taken >= REVIEW:
         return (taken // REVIEW + 1) * REVIEW
     return max(FIRST, 1 << taken.bit_length())
+
+
+def room(running: Sequence[int], sizes: Sequence[int], seen: int) -> tuple[int, ...]:
+    """How many members of each group the mixing has room for (bank_running.py); a function of the state alone."""
+    if seen < SETTLED:
+        return tuple(sizes)
+    return tuple(
+        size if count > FEW else min(FEW, size) * (count > 0) for count, size in zip(running, sizes, strict=True)
+    )
 
 
 class SelectionState(NamedTuple):
@@ -88,15 +101,20 @@ class Selection:
         none = jnp.zeros((), jnp.int32)
         return SelectionState(running, none, jnp.zeros(sum(sizes), dtype), zero, zero, zero, none)
 
-    def after(self, state: Any, told: Array, log_prob: Array, observed: Array, sizes: tuple[int, ...]) -> Any:
-        """The bank's weights and selection after a step that each member and the mixture gave these log probabilities.
+    def follow(self, state: Any, told: Array, log_prob: Array, observed: Array) -> Any:
+        """The bank's state with the losses of a step that each member and the mixture gave these log probabilities.
 
         A step that observed nothing counts, and tells nothing. The members' own states stay (see `revived`).
         """
         before: SelectionState = state.selection
         runs = jnp.concatenate([running.mask() for running in before.running])
-        conditional = state.log_weights - logsumexp(state.log_weights, axis=1, keepdims=True)
-        own = jnp.where(runs, -logsumexp(conditional + told, axis=1), 0.0)
+        top = jnp.max(state.log_weights, axis=1, keepdims=True)
+        within = jnp.exp(state.log_weights - jnp.where(jnp.isfinite(top), top, 0.0))
+        within = within / jnp.maximum(jnp.sum(within, axis=1, keepdims=True), jnp.finfo(within.dtype).tiny)
+        highest = jnp.max(told, axis=1, keepdims=True)
+        highest = jnp.where(jnp.isfinite(highest), highest, 0.0)
+        own = -jnp.log(jnp.sum(within * jnp.exp(told - highest), axis=1)) - highest[:, 0]
+        own = jnp.where(runs, own, 0.0)
         own = jnp.where(jnp.isfinite(own), own, 50.0)
         loss = jnp.where(jnp.isfinite(log_prob), -log_prob, 50.0)
         seen = before.seen + 1
@@ -106,7 +124,7 @@ class Selection:
             return mean + jnp.where(observed, jnp.maximum(rate, 1 / count), 0.0) * (value - mean)
 
         now = SelectionState(
-            running=before.running,
+            running=tuple(own._replace(started=jnp.zeros_like(own.started)) for own in before.running),
             seen=seen,
             recent=jnp.where(runs, follow(before.recent, own, RECENT), before.recent),
             fast=follow(before.fast, loss, FAST),
@@ -114,19 +132,21 @@ class Selection:
             square=follow(before.square, jnp.square(loss - before.slow), SLOW),
             calm=before.calm + 1,
         )
-        error = jnp.sqrt(jnp.maximum(now.square, 1e-12) * FAST / 2)
-        drift = (now.fast > now.slow + 5 * error) & (now.calm >= 1000) & ~jnp.all(runs)
-        decides = (seen >= FIRST) & ((seen & (seen - 1) == 0) | (seen % REVIEW == 0))
+        return state._replace(selection=now)
+
+    def decide(self, state: Any, sizes: tuple[int, ...]) -> Any:
+        """The bank's weights and selection once the losses of a step are in: changed at the steps of a decision."""
+        now: SelectionState = state.selection
 
         def decided() -> tuple[Array, SelectionState]:
+            runs = jnp.concatenate([running.mask() for running in now.running])
+            error = jnp.sqrt(jnp.maximum(now.square, 1e-12) * FAST / 2)
+            drift = (now.fast > now.slow + 5 * error) & (now.calm >= 1000) & ~jnp.all(runs)
             chosen = jnp.where(drift, True, self._chosen(state.log_weights, now, runs, sizes))
             return self._apply(state.log_weights, now, runs, chosen, drift, sizes)
 
-        def unchanged() -> tuple[Array, SelectionState]:
-            running = tuple(own._replace(started=jnp.zeros_like(own.started)) for own in now.running)
-            return state.log_weights, now._replace(running=running)
-
-        log_weights, selection = jax.lax.cond(decides, decided, unchanged)
+        decides = (now.seen >= FIRST) & ((now.seen & (now.seen - 1) == 0) | (now.seen % REVIEW == 0))
+        log_weights, selection = jax.lax.cond(decides, decided, lambda: (state.log_weights, now))
         return state._replace(log_weights=log_weights, selection=selection)
 
     def _chosen(

@@ -1,6 +1,7 @@
 """What the certificate says: the claims, the deviation that measures each, and one row of its result."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -85,3 +86,36 @@ def result(
         tolerance=tolerance,
         passed=all(value <= tolerance for value in measured),
     )
+
+
+def results(
+    found: Mapping[str, Deviation],
+    by_schedule: str,
+    schedules: Iterable[str],
+    *,
+    model: str,
+    steps: int,
+    tolerance: float,
+) -> list[ClaimResult]:
+    """The rows of all claims; `by_schedule` is the one that was run with each learning rate, and has a row for each."""
+
+    def row(claim: str, setting: str, params: Any, matrix: Any) -> ClaimResult:
+        return result(
+            claim,
+            setting=setting,
+            model=model,
+            steps=steps,
+            params=None if params is None else float(params),
+            matrix=None if matrix is None else float(matrix),
+            tolerance=tolerance,
+        )
+
+    rows = []
+    for claim, largest in found.items():
+        if claim == by_schedule:
+            assert largest.params is not None
+            assert largest.matrix is not None
+            rows += [row(claim, *run) for run in zip(schedules, largest.params, largest.matrix, strict=True)]
+        else:
+            rows.append(row(claim, "", largest.params, largest.matrix))
+    return rows

@@ -13,7 +13,7 @@ from natkal.engine import Learner, fading, learning_rate, online, step_control
 from natkal.families import Categorical
 from natkal.models import RecurrentModel, StaticModel, ravel
 from natkal.paper import sampling
-from natkal.paper.claims import ClaimResult, Deviation, deviation, result
+from natkal.paper.claims import ClaimResult, Deviation, deviation, result, results
 from natkal.paper.dictionary import fan_in_prior
 from natkal.paper.kalman import mean_function
 from natkal.paper.schedules import Number, Schedule, constant, inverse_sqrt, inverse_time
@@ -97,25 +97,9 @@ def verify(
 
     found, z = run_once(certificate, jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets), jax.random.key(seed))
 
-    def row(claim: str, setting: str, params: Any, matrix: Any, tolerance: float, steps: int = steps) -> ClaimResult:
-        return result(
-            claim,
-            setting=setting,
-            model=name,
-            steps=steps,
-            params=None if params is None else float(params),
-            matrix=None if matrix is None else float(matrix),
-            tolerance=tolerance,
-        )
-
-    rows = []
-    for claim, largest in found.items():
-        if claim == "Prop. 3":
-            per_schedule = zip(chosen, largest.params, largest.matrix, strict=True)
-            rows += [row(claim, label, moved, matrix, tolerance) for label, moved, matrix in per_schedule]
-        else:
-            rows.append(row(claim, "", largest.params, largest.matrix, tolerance))
-    rows.append(row("Sec. 1.2", "", None, z, sampling.bound(params.size), steps=1))
+    rows = results(found, "Prop. 3", chosen, model=name, steps=steps, tolerance=tolerance)
+    bound = sampling.bound(params.size)
+    rows.append(result("Sec. 1.2", setting="", model=name, steps=1, params=None, matrix=float(z), tolerance=bound))
     return tuple(rows)
 
 

@@ -11,7 +11,7 @@ from natkal.compiling import run_once
 from natkal.engine import fading, learning_rate, online, step_control
 from natkal.models import RecurrentModel, ravel, sensitivity
 from natkal.paper import recurrent_side_by_side as sides
-from natkal.paper.claims import ClaimResult, Deviation, deviation, result
+from natkal.paper.claims import ClaimResult, Deviation, deviation, results
 from natkal.paper.recurrent_side_by_side import PROCESS_NOISE, STATE_VARIANCE, RecurrentSetting
 from natkal.paper.schedules import Schedule
 from natkal.paper.side_by_side import Comparison, Findings, largest_deviations
@@ -48,25 +48,7 @@ def verify_recurrent(
 
     found = run_once(certificate, jax.tree.map(jnp.asarray, inputs), jnp.asarray(targets))
 
-    def row(claim: str, setting: str, params: Any, matrix: Any) -> ClaimResult:
-        return result(
-            claim,
-            setting=setting,
-            model=name,
-            steps=steps,
-            params=None if params is None else float(params),
-            matrix=None if matrix is None else float(matrix),
-            tolerance=tolerance,
-        )
-
-    rows = []
-    for claim, largest in found.items():
-        if claim == "Thm 12":
-            per_schedule = zip(schedules, largest.params, largest.matrix, strict=True)
-            rows += [row(claim, label, moved, matrix) for label, moved, matrix in per_schedule]
-        else:
-            rows.append(row(claim, "", largest.params, largest.matrix))
-    return tuple(rows)
+    return tuple(results(found, "Thm 12", schedules, model=name, steps=steps, tolerance=tolerance))
 
 
 def engine(at: RecurrentSetting, eta: Schedule) -> Comparison:

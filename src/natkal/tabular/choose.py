@@ -34,7 +34,7 @@ from natkal.tabular.tasks import Task
 LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0, 1e-3))
 """(prior scale, fading) of the linear members."""
 NAIVE = ((0.3, 0.0), (3.0, 0.0), (10.0, 1e-3))
-"""(prior scale, fading) of the linear members whose prior is centred on the naive forecast of a series."""
+"""(prior scale, fading) of the linear members whose prior is centred on a naive forecast of a series, for each one."""
 NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
 """(prior scale, fading) of the members of each network."""
 SIZES = (
@@ -79,7 +79,8 @@ def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False
     mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)
     spread = 1.0 if task.family.support == "count" else expected_spread(task.family.unweighted)
     alike = np.arange(shape.columns)
-    alike[: len(shape.naive)] = 0  # earlier targets are all in the units of the last one
+    if shape.naive:
+        alike[: shape.past] = 0  # earlier targets are all in the units of the last one
     return Scaled(
         bank=bank,
         example=example,
@@ -199,8 +200,9 @@ def _group(
 
     starts = np.zeros((1, shape.columns))
     if naive and shape.naive:
-        starts = np.concatenate([starts, np.zeros((1, shape.columns))])
-        starts[1, : len(shape.naive)] = shape.naive
+        centres = np.zeros((len(shape.naive), shape.columns))
+        centres[:, : shape.past] = shape.naive
+        starts = np.concatenate([starts, centres])
 
     def make(value: dict[str, Any]) -> Learner:
         value = jax.tree.map(lambda leaf: leaf.astype(dtype), value)
@@ -227,7 +229,7 @@ def _group(
         names=tuple(
             f"{architecture.name} prior {scale:g} fading {rate:g}"
             + ("" if mask.all() else " without past")
-            + (" around naive" if start.any() else "")
+            + ("" if not start.any() else " around naive" if (start == starts[1]).all() else " around last period")
             for scale, rate, mask, start in rows
         ),
     )

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from natkal.tabular.period import LONGEST_PERIOD, SHORTEST_SERIES, find_period
+
 RECENT_LAGS = (1, 2, 3)
 SEASONAL_LAGS = 2
 """The value one period ago, and the one before it."""
@@ -21,12 +23,8 @@ SEASONAL_MEANS = 2
 MEAN_RATE = 0.1
 INDICATORS = 12
 """Classes of the last value that have an indicator of their own; the others share none."""
-LONGEST_PERIOD = 1024
-SHORTEST_SERIES = 36
 EARLY, EARLY_STEP = 144, 12
 """The period is looked for every 12 values up to 144 of them, and then whenever their number has doubled."""
-STRONG, DEVIATIONS = 0.3, 3.0
-"""A period counts where the series, less its trend, has this autocorrelation at it, and 3 / sqrt(n) at least."""
 
 
 class SeasonalMeans:
@@ -102,17 +100,19 @@ class Past:
         return [self.classes == 0] * self.columns
 
     @property
-    def naive(self) -> tuple[float, ...]:
-        """The weights of the naive forecast: the last value and the step of the season; none where it is no input.
+    def naive(self) -> tuple[tuple[float, ...], ...]:
+        """The weights of naive forecasts: the last value and the step of the season; none where it is no input.
 
-        Where a series has no period yet, the step is missing, that is 0, and the forecast is the last value.
+        The step is that of the seasonal means, or the one taken a period ago. Where a series has no period yet, the
+        step is missing, that is 0, and the forecast is the last value.
         """
         if self.classes or self.named is not None or 1 not in self.lags:
             return ()
-        weights = np.zeros(self.columns)
-        weights[self.lags.index(1)] = 1.0
-        weights[-SEASONAL_MEANS:] = 1.0, -1.0
-        return tuple(weights.tolist())
+        of_means, a_period_ago = np.zeros((2, self.columns))
+        of_means[self.lags.index(1)] = a_period_ago[self.lags.index(1)] = 1.0
+        of_means[-SEASONAL_MEANS:] = 1.0, -1.0
+        a_period_ago[len(self.lags) : len(self.lags) + SEASONAL_LAGS] = 1.0, -1.0
+        return tuple(of_means.tolist()), tuple(a_period_ago.tolist())
 
     def inputs(self, key: str = "") -> np.ndarray:
         """The inputs of the next row of this key; NaN, that is missing, where there is no value yet."""
@@ -159,6 +159,8 @@ class Past:
                 self.means[key] = SeasonalMeans(self.season, known)
             else:
                 means.learn(value)
+        else:
+            self.means.pop(key, None)
 
     def _is_due(self, count: int) -> bool:
         """Whether the period is looked for after so many values."""
@@ -223,38 +225,3 @@ class Past:
             for key, values in state["known"].items()
         }
         self.means = {str(key): SeasonalMeans.restored(means) for key, means in state["means"].items()}
-
-
-def find_period(values: np.ndarray) -> int:
-    """The lag of the first strong peak of the autocorrelation of the differenced-from-trend series; 0 where none is."""
-    count = len(values)
-    if count < SHORTEST_SERIES or not np.isfinite(values).all():
-        return 0
-    time = np.arange(count)
-    trend = np.polyval(np.polyfit(time, values, 1), time)
-    residual = values - trend
-    limit = np.quantile(np.abs(residual), 0.98)
-    residual = np.clip(residual, -limit, limit)
-    if not residual.std() > 1e-12 * (np.abs(values).max() + 1e-300):
-        return 0
-    size = 1 << int(np.ceil(np.log2(2 * count)))
-    spectrum = np.fft.rfft(residual, size)
-    correlation = np.fft.irfft(spectrum * np.conj(spectrum), size)[:count]
-    correlation = correlation / correlation[0] * count / np.maximum(count - time, 1)
-    longest = min(LONGEST_PERIOD, count // 3)
-    # beyond the first trough, so that a slow series is not its own period
-    negative = np.flatnonzero(correlation[:longest] < 0)
-    if not len(negative):
-        return 0
-    inside = correlation[negative[0] : longest]
-    if len(inside) < 2:
-        return 0
-    best = int(np.argmax(inside))
-    # the shortest lag that is nearly as good: a multiple of the period has the same correlation
-    peaks = [
-        lag
-        for lag in range(1, len(inside) - 1)
-        if inside[lag] >= max(inside[lag - 1], inside[lag + 1]) and inside[lag] > 0.85 * inside[best]
-    ]
-    lag = (peaks[0] if peaks else best) + int(negative[0])
-    return lag if correlation[lag] > max(STRONG, DEVIATIONS / np.sqrt(count)) and lag >= 2 else 0

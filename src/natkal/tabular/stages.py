@@ -20,9 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.compiling import blank, compile_loop, inside_transformation, run_together
+from natkal.learners.bank_running import Room, put_back, running_bank, spread_out, taken, told_of
 from natkal.learners.members import entry, with_entry
 from natkal.learners.scaled import Scaled, ScaledState, Standard
-from natkal.learners.selection import REVIEW
+from natkal.learners.selection import REVIEW, room
 from natkal.tabular.architectures import Inputs
 from natkal.tabular.tasks import Outcome, Task
 from natkal.typing import Array
@@ -76,20 +77,27 @@ class Stages:
         scales, standard = self._scale(state._replace(bank=()), steps, count)
         rest, members, told = state.bank._replace(members=()), [], []
         where = (steps.slots, steps.resets)
+        running, room = self._running(rest)
         for index, own in enumerate(state.bank.members):
-            if self._stopped(rest, index):
+            if not running[index]:  # none runs: the group takes no step and tells nothing
                 members.append(own)
                 told.append(self._nothing(index, own, rest, standard, where))
                 continue
             after, said = self._members[index](own, rest, standard, where, count)
             members.append(after)
             told.append(said)
-        rest, outcomes = self._weigh(rest, tuple(told), standard, steps.target, steps.slots, count)
+        weigh = self._weigh(room)
+        rest, outcomes = weigh(rest, tuple(told), standard, steps.target, steps.slots, count)
         return scales._replace(bank=rest._replace(members=tuple(members))), outcomes
 
-    def _stopped(self, rest: Any, index: int) -> bool:
-        """Whether no member of a group runs: it takes no step and tells nothing."""
-        return rest.selection is not None and int(rest.selection.running[index].running) == 0
+    def _running(self, rest: Any) -> tuple[tuple[int, ...], Room]:
+        """How many members of each group run, and how many the mixing has room for."""
+        sizes = self.learner.bank.sizes
+        if rest.selection is None or inside_transformation(rest):
+            return sizes, sizes
+        running, seen = jax.device_get((tuple(own.running for own in rest.selection.running), rest.selection.seen))
+        running = tuple(int(count) for count in running)
+        return running, room(running, sizes, int(seen))
 
     def _nothing(self, index: int, *arguments: Any) -> Any:
         """What a group tells that has stopped."""
@@ -120,7 +128,8 @@ class Stages:
             lambda program=program, own=own: program(blank(own), blank(rest), standard, where, none)
             for program, own in reversed(list(zip(self._members, state.bank.members, strict=True)))
         ]
-        jobs.append(lambda: self._weigh(blank(rest), told, standard, steps.target, steps.slots, none))
+        weigh = self._weigh(self.learner.bank.sizes)
+        jobs.append(lambda: weigh(blank(rest), told, standard, steps.target, steps.slots, none))
         jobs.append(lambda: self._scale(scales, steps, none))
         run_together(jobs)
 
@@ -173,9 +182,20 @@ class Stages:
 
         return compile_loop(block, donate_argnums=(0,), largest=LARGEST_GROUP_BYTES // self.task.outputs)
 
+    def _weigh(self, room: Room):
+        """The program that mixes so many members of each group."""
+        if room not in self._weighing:
+            self._weighing[room] = self._weigh_for(room)
+        return self._weighing[room]
+
     @functools.cached_property
-    def _weigh(self):
-        bank = self.learner.bank
+    def _weighing(self) -> dict[Room, Any]:
+        return {}
+
+    def _weigh_for(self, room: Room):
+        whole = self.learner.bank
+        few = room != whole.sizes
+        bank = running_bank(whole, room) if few else whole
 
         def one(rest: Any, row: tuple[Any, Standard, Array]) -> tuple[Any, Told]:
             told, standard, y = row
@@ -185,10 +205,18 @@ class Stages:
             if not self.task.classes:
                 log_prob = self.learner.log_prob(standard, info, prediction, self.task.to_learner(y))
             outcome = self.task.outcome(prediction, y, level=self.level, log_prob=log_prob)
-            return after, Told(outcome, jnp.append(jnp.sum(prediction.weights, axis=1), info.memory))
+            told = Told(outcome, jnp.append(jnp.sum(prediction.weights, axis=1), info.memory))
+            return self.learner.follow_units(after, standard), told
 
         def block(rest: Any, told: Any, rows: Standard, targets: Array, slots: Any, count: Array) -> tuple[Any, Told]:
-            return _each_row(one, rest, (told, rows, targets), slots, count)
+            own, said = (taken(rest, room), told_of(told, rest, room)) if few else (rest, told)
+            after, answers = _each_row(one, own, (said, rows, targets), slots, count)
+            if few:
+                weights = spread_out(answers.members[:, :-1], rest, room)
+                answers = answers._replace(members=jnp.concatenate([weights, answers.members[:, -1:]], axis=1))
+                after = put_back(rest, after, room)
+            # no block reaches over a decision, so that one can only fall on its last step
+            return jax.lax.cond(count > 0, whole.decide, lambda rest: rest, after), answers
 
         return compile_loop(block, donate_argnums=(0,))
 

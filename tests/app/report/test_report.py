@@ -14,7 +14,7 @@ import pytest
 import natkal as nk
 from natkal.app.report import write_report
 from natkal.app.report.charts import Axes, clipped, clipped_apart, short, ticks
-from natkal.app.report.facts import coarser, effective_memory
+from natkal.app.report.facts import coarser, effective_memory, spectrum
 from natkal.app.report.targets import changes
 from natkal.app.report.timeline import along, date_ticks
 from natkal.app.session import class_scores
@@ -54,6 +54,15 @@ def page(tmp_path_factory) -> Path:
     data.write_text(csv_text(table(300)) + "bad\n")
     with jax.enable_x64(True):
         return write_report(learn(folder / "run", data, learner="auto"), seconds=1.0)
+
+
+def test_a_spectrum_is_positive_whatever_rounding_made_of_the_covariance():
+    cov = np.diag([5e7, 1.0, -1e-4]).astype(np.float32)
+    found = spectrum(cov)
+    assert found is not None
+    np.testing.assert_allclose(found, [5e7, np.finfo(np.float32).eps * 5e7, np.finfo(np.float32).eps * 5e7])
+    assert spectrum(np.full((2, 2), np.nan)) is None
+    assert spectrum(np.zeros((2, 2))) is None
 
 
 def test_one_whole_file(page):

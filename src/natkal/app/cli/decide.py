@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from natkal.app.cli.learn import explained, interval, names
-from natkal.app.cli.terminal import err, print_json
+from natkal.app.cli.options import interval, names
+from natkal.app.cli.terminal import err, explained, print_json
 from natkal.app.stopping import stop_on_signals
 
 

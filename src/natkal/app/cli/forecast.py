@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natkal.app.cli.learn import explained
-from natkal.app.cli.terminal import err, print_json
+from natkal.app.cli.terminal import err, explained, print_json
 
 if TYPE_CHECKING:
     from natkal.app.session.forecasting import Forecast

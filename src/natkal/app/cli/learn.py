@@ -4,70 +4,23 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from natkal.app.cli.terminal import err, out, print_json, stream_progress
+from natkal.app.cli.learn_result import describe, print_result, result_of
+from natkal.app.cli.learn_start import prepare
+from natkal.app.cli.options import Decimal, LearnerKind, Missing, Task, in_panel, interval, names
+from natkal.app.cli.terminal import err, explained, print_json, stream_progress
 from natkal.app.stopping import stop_on_signals
 
 if TYPE_CHECKING:
-    from natkal.app.reading.source import RowSource
     from natkal.app.session.session import Session
-    from natkal.app.settings import Settings
-    from natkal.tabular.table import Rows
-
-
-class Task(StrEnum):
-    """What a target is."""
-
-    regression = "regression"
-    binary = "binary"
-    multiclass = "multiclass"
-    counts = "count"
-    positive = "positive"
-
-
-class LearnerKind(StrEnum):
-    """What learns."""
-
-    auto = "auto"
-    single = "single"
-
-
-class Decimal(StrEnum):
-    """The decimal sign of numbers written as text."""
-
-    auto = "auto"
-    point = "."
-    comma = ","
-
-
-class Missing(StrEnum):
-    """What to do with a row in which a feature is missing."""
-
-    impute = "impute"
-    reject = "reject"
-
-
-BASELINES = {True: "class frequencies", False: "mean so far"}
-
-
-def _in_panel(panel: str) -> Callable[..., Any]:
-    """Options of one group of `--help`; `metavar` is what to write behind one that takes a value."""
-
-    def option(metavar: str | None, text: str, *names: str, shown: bool = True, **checks: Any) -> Any:
-        return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, show_default=shown, **checks)
-
-    return option
 
 
 _data, _model, _run, _output, _kafka = map(
-    _in_panel, ("Data and target", "Model and learning", "Run", "Output", "Kafka")
+    in_panel, ("Data and target", "Model and learning", "Run", "Output", "Kafka")
 )
 
 
@@ -237,11 +190,11 @@ def learn(
                 run, settings, data or [], until_end=until_end, rows=rows, seconds=seconds, as_json=as_json
             )
             return
-        begin = _prepare(run, settings, data, resume, overwrite, until_end)
+        begin = prepare(run, settings, data, resume, overwrite, until_end)
         with command():
             session, source, first = begin()
             if not as_json and not resume:
-                _describe(session)
+                describe(session)
             started, rows_before = time.perf_counter(), session.counts.read
             hint = f"natkal learn --resume --run {run} goes on from the last checkpoint"
             with (
@@ -265,7 +218,7 @@ def learn(
                 )
                 tell(session, finished=True)
             taken = time.perf_counter() - started
-            result = _result(session, source.files, taken, session.counts.read - rows_before, done)
+            result = result_of(session, source.files, taken, session.counts.read - rows_before, done)
             if report and done:
                 from natkal.app.report import write_report
 
@@ -273,90 +226,11 @@ def learn(
             if as_json:
                 print_json(result)
             else:
-                _print(result)
+                print_result(result)
             if not done:
                 number = stopped() or signal.SIGTERM
                 err.print(f"stopped after {session.counts.read:,} rows; natkal learn --resume --run {run} goes on")
                 raise typer.Exit(128 + number)
-
-
-def _prepare(
-    run: Path, settings: "Settings", data: list[str] | None, resume: bool, overwrite: bool, until_end: bool
-) -> "Callable[[], tuple[Session, RowSource, list[Rows]]]":
-    """What makes the session, its source and the rows already read.
-
-    All that can be wrong with the data is found out first, and reading begins, before JAX is imported.
-    """
-    from natkal.app.reading.first_rows import look
-    from natkal.app.reading.kafka.address import is_kafka
-    from natkal.app.reading.open_source import open_source
-    from natkal.app.session import checkpoint
-    from natkal.tabular.errors import StreamError
-
-    if resume and checkpoint.exists(run):
-        return lambda: _resumed(run, settings, data, until_end)
-    if not data or not settings.targets:
-        raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA and --target to start")
-    if checkpoint.exists(run) and not overwrite:
-        raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
-    source = open_source(data, settings, run, until_end=until_end)
-    if is_kafka(data[0]) and not until_end:
-        err.print(f"the first {settings.sample:,} messages (--sample) say what the columns are: waiting for them")
-    looked = look(settings, source)
-
-    def begin() -> "tuple[Session, RowSource, list[Rows]]":
-        from natkal.app.session.session import Session
-
-        run.mkdir(parents=True, exist_ok=True)
-        checkpoint.remove(run)
-        session, first = Session.begin(run, settings, source, looked)
-        return session, source, first
-
-    return begin
-
-
-def _resumed(
-    run: Path, settings: "Settings", data: list[str] | None, until_end: bool
-) -> "tuple[Session, RowSource, list[Rows]]":
-    """The session of the last checkpoint, which goes on where it stood."""
-    from natkal.app.reading.open_source import open_source
-    from natkal.app.session.session import Session
-    from natkal.tabular.errors import StreamError
-
-    session, warning = Session.resume(run, model=settings.model)
-    if warning:
-        err.print(f"[yellow]{escape(warning)}[/]", markup=True)
-    if settings.targets and settings != session.settings:
-        changed = [name for name, value in vars(session.settings).items() if getattr(settings, name) != value]
-        raise StreamError(
-            f"--resume: the run was started with another --{changed[0].replace('_', '-')} "
-            f"({getattr(session.settings, changed[0])!r}); leave the options out to go on as before"
-        )
-    source = open_source(
-        data or session.files,
-        session.settings,
-        run,
-        until_end=until_end,
-        position=session.position,
-        offsets=session.offsets,
-    )
-    files = source.files
-    if len(files) <= session.position.file and session.position.file:
-        raise StreamError(f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given")
-    session.files = files
-    return session, source, []
-
-
-@contextmanager
-def explained(error_type: type[Exception]) -> Iterator[None]:
-    """A failure the user can do something about: its message, and exit code 1."""
-    try:
-        yield
-    except error_type as error:
-        from natkal.tabular.table import printable
-
-        err.print(f"[red]error:[/] {escape(printable(str(error)))}", soft_wrap=True, markup=True)
-        raise typer.Exit(1) from error
 
 
 @contextmanager
@@ -390,106 +264,3 @@ def _live_page(wanted: bool) -> Iterator[Callable[..., None]]:
 
             webbrowser.open(address)
         yield page.tell
-
-
-def interval(text: str) -> tuple[int | None, float | None]:
-    """Rows or seconds between checkpoints, whichever the text says."""
-    try:
-        if text.endswith("s"):
-            seconds = float(text[:-1])
-            if seconds > 0:
-                return None, seconds
-        elif int(text) > 0:
-            return int(text), None
-    except ValueError:
-        pass
-    raise typer.BadParameter(f"write rows (10000) or seconds (30s), got {text!r}", param_hint="--checkpoint-every")
-
-
-def names(text: str) -> tuple[str, ...]:
-    """The names in a list with commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _describe(session: "Session") -> None:
-    schema = session.schema
-    for target in schema.targets:
-        classes = (
-            f": {', '.join(target.classes[:8])}{', ...' if len(target.classes) > 8 else ''}" if target.classes else ""
-        )
-        err.print(f"target   {target.name}: {target.task} ({target.why}){classes}", soft_wrap=True, markup=False)
-    used = ", ".join(f"{feature.name} ({feature.kind})" for feature in schema.features)
-    err.print(f"features {used}", soft_wrap=True, markup=False)
-    if schema.ignored:
-        unused = ", ".join(f"{name} ({reason})" for name, reason in schema.ignored.items())
-        err.print(f"ignored  {unused}", soft_wrap=True, markup=False)
-    learner = session.learner
-    members = len(learner.member_names) - 1
-    what = "one filter" if learner.options.single else f"{members} filters, weighed by the data"
-    err.print(f"learner  {what}, {session.encoder.width} inputs, past {session.settings.options.past}", markup=False)
-
-
-def _result(session: "Session", files: list[str], seconds: float, rows: int, done: bool) -> dict[str, Any]:
-    counts = session.counts
-    result = {
-        "command": "learn",
-        "data": files,
-        "run": str(session.folder),
-        "finished": done,
-        "rows": {
-            "read": counts.read,
-            "learned": counts.learned,
-            "rejected": counts.rejected,
-            "skipped": counts.skipped,
-        },
-        "reasons": session.reasons,
-        "targets": [part.summary() for part in session.metrics.parts],
-        "model": session.settings.model,
-        "parameters": session.learner.parameters,
-        "keys": len(session.learner.keys),
-        "seconds": round(seconds, 3),
-        "rows_per_second": round(rows / seconds, 1),
-        "warnings": session.warnings(),
-    }
-    if session.forecasts is not None:
-        result["forecasts"] = session.forecasts.summary()
-    return result
-
-
-def _print(result: dict[str, Any]) -> None:
-    from natkal.app.settings import Counts
-
-    counted = Counts(**result["rows"]).accounting()
-    out.print(f"{counted}   {result['seconds']:.1f} s, {result['rows_per_second']:,.0f} rows/s", soft_wrap=True)
-    for part in result["targets"]:
-        table = Table(title=f"{part['target']}, {part['rows']:,} rows, each predicted first", title_justify="left")
-        table.add_column("")
-        for name in ("natkal", BASELINES[bool("accuracy" in part)], "same as last"):
-            table.add_column(name, justify="right")
-        for name, value in part.items():
-            if not isinstance(value, float) or name.startswith(("baseline_", "last_")) or name == "mean_squared_error":
-                continue
-            others = [part.get(f"{kind}{name}") for kind in ("baseline_", "last_")]
-            cells = ["" if other is None else f"{other:.4g}" for other in others]
-            table.add_row(name.replace("_", " "), f"{value:.4g}", *cells)
-        out.print(table)
-    if "forecasts" in result:
-        out.print(_forecast_table(result["forecasts"]))
-    for warning in result["warnings"]:
-        err.print(f"warning: {warning}", soft_wrap=True, style="yellow")
-    if "report" in result:
-        out.print(f"report: {result['report']}", soft_wrap=True)
-
-
-def _forecast_table(forecasts: dict[str, Any]) -> Table:
-    """A few of the steps ahead, the last among them."""
-    table = Table(title="forecasts, by rows ahead", title_justify="left")
-    titles = ("rows ahead", "mean absolute error", "same as last", "a period ago", "CRPS", "90% interval holds")
-    for name in titles:
-        table.add_column(name, justify="right")
-    last = forecasts["horizon"]
-    names = ("mean_absolute_error", "last_mean_absolute_error", "seasonal_mean_absolute_error", "crps", "coverage_90")
-    for one in forecasts["steps"]:
-        if one["rows"] and (one["step"] == last or one["step"] in (1, 2, 3, 6, 12, 24, 48, 96)):
-            table.add_row(str(one["step"]), *(f"{one[name]:.4g}" for name in names))
-    return table

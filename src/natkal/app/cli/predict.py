@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from natkal.app.cli.learn import explained
-from natkal.app.cli.terminal import err, print_json
+from natkal.app.cli.terminal import err, explained, print_json
 
 
 class MissingColumns(StrEnum):

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from natkal.app.cli.learn import explained
-from natkal.app.cli.terminal import err, out, print_json
+from natkal.app.cli.terminal import err, explained, out, print_json
 
 
 def report(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natkal.app.cli.decide import PolicyName, RewardKind
-from natkal.app.cli.learn import LearnerKind, Task, explained, names
-from natkal.app.cli.terminal import err, print_json
+from natkal.app.cli.options import LearnerKind, Task, names
+from natkal.app.cli.terminal import err, explained, print_json
 
 if TYPE_CHECKING:
     from natkal.app.serve.requests import Limits

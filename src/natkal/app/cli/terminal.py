@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 # Text of the user's (column names, paths) may look like Rich's markup: it is read only where a call asks for it.
@@ -93,3 +94,15 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def explained(error_type: type[Exception]) -> Iterator[None]:
+    """A failure the user can do something about: its message, and exit code 1."""
+    try:
+        yield
+    except error_type as error:
+        from natkal.tabular.table import printable
+
+        err.print(f"[red]error:[/] {escape(printable(str(error)))}", soft_wrap=True, markup=True)
+        raise typer.Exit(1) from error

@@ -42,14 +42,13 @@ def gather(session: Session) -> Facts:
     steps, fading = int(known.steps), float(np.asarray(learner.rates.amount))
     eigenvalues = None
     if learner.model.size <= LARGEST:
-        cov = np.asarray(run_once(learner.covariance, known))
-        eigenvalues = np.linalg.eigvalsh(cov)[::-1] if np.isfinite(cov).all() else None
+        eigenvalues = spectrum(np.asarray(run_once(learner.covariance, known)))
     eta = 1 / effective_memory(np.array([max(steps, 1)]), fading)[0]
     rows = np.unique(np.geomspace(1, max(steps, 2), 60).astype(int))
     series = coarser(read_metrics(metrics_path(session)))
     return Facts(
         series=series,
-        spectrum=None if eigenvalues is None else eta / np.maximum(eigenvalues, 1e-300),
+        spectrum=None if eigenvalues is None else eta / eigenvalues,
         relevance=relevance(session),
         steps=steps,
         parameters=learner.model.size,
@@ -63,6 +62,14 @@ def gather(session: Session) -> Facts:
         spread=None if eigenvalues is None else (float(eigenvalues[-1]), float(eigenvalues[0])),
         learning_rate=float(eta),
     )
+
+
+def spectrum(cov: np.ndarray) -> np.ndarray | None:
+    """The eigenvalues of a covariance, the largest first, none below the rounding of the largest; None without any."""
+    if not np.isfinite(cov).all():
+        return None
+    found = np.linalg.eigvalsh(cov.astype(float))[::-1]
+    return np.maximum(found, np.finfo(cov.dtype).eps * found[0]) if found[0] > 0 else None
 
 
 def metrics_path(session: Session) -> Path:

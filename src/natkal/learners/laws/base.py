@@ -76,6 +76,10 @@ class Laws(Protocol):
         """The memory after a y that was drawn and not observed: a level follows it, and nothing is learned."""
         ...
 
+    def in_units(self, memory: Any, factor: Array) -> Any:
+        """The same memory where the unit of y is `factor` times what it was."""
+        ...
+
 
 class Plain:
     """Laws of observations without a weight."""
@@ -113,4 +117,8 @@ class Memoryless(Plain):
 
     def along(self, memory: tuple[()], prediction: Any, y: Event) -> tuple[()]:
         """Nothing to follow."""
+        return memory
+
+    def in_units(self, memory: tuple[()], factor: Array) -> tuple[()]:
+        """Nothing that has a unit."""
         return memory

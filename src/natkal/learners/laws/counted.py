@@ -70,3 +70,7 @@ class Counted:
     def along(self, memory: Any, prediction: Any, y: Event) -> Any:
         """As the inner laws do, of y alone."""
         return self.inner.along(memory, prediction, y[0])
+
+    def in_units(self, memory: Any, factor: Array) -> Any:
+        """As the inner laws do."""
+        return self.inner.in_units(memory, factor)

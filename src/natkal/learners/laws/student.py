@@ -128,6 +128,11 @@ class Student(Plain):
         """The levels follow; the size of the noise stays."""
         return memory._replace(level=self.observe(memory, prediction, y).level)
 
+    def in_units(self, memory: Noise, factor: Array) -> Noise:
+        """A level is a number of units, `squares` are squares of them; of several entries their mean."""
+        each = jnp.reshape(factor, (-1,))
+        return memory._replace(level=memory.level / each[None], squares=memory.squares / jnp.mean(jnp.square(each)))
+
     def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
         """Log t of the entries that are there."""
         residual, cov, present = _present(law.mean, law.cov, y)

@@ -1,0 +1,82 @@
+"""How a run of `natkal learn` begins, or goes on."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from natkal.app.cli.terminal import err
+
+if TYPE_CHECKING:
+    from natkal.app.reading.source import RowSource
+    from natkal.app.session.session import Session
+    from natkal.app.settings import Settings
+    from natkal.tabular.table import Rows
+
+
+def prepare(
+    run: Path, settings: "Settings", data: list[str] | None, resume: bool, overwrite: bool, until_end: bool
+) -> "Callable[[], tuple[Session, RowSource, list[Rows]]]":
+    """What makes the session, its source and the rows already read.
+
+    All that can be wrong with the data is found out first, and reading begins, before JAX is imported.
+    """
+    from natkal.app.reading.first_rows import look
+    from natkal.app.reading.kafka.address import is_kafka
+    from natkal.app.reading.open_source import open_source
+    from natkal.app.session import checkpoint
+    from natkal.tabular.errors import StreamError
+
+    if resume and checkpoint.exists(run):
+        return lambda: _resumed(run, settings, data, until_end)
+    if not data or not settings.targets:
+        raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA and --target to start")
+    if checkpoint.exists(run) and not overwrite:
+        raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
+    source = open_source(data, settings, run, until_end=until_end)
+    if is_kafka(data[0]) and not until_end:
+        err.print(f"the first {settings.sample:,} messages (--sample) say what the columns are: waiting for them")
+    looked = look(settings, source)
+
+    def begin() -> "tuple[Session, RowSource, list[Rows]]":
+        from natkal.app.session.session import Session
+
+        run.mkdir(parents=True, exist_ok=True)
+        checkpoint.remove(run)
+        session, first = Session.begin(run, settings, source, looked)
+        return session, source, first
+
+    return begin
+
+
+def _resumed(
+    run: Path, settings: "Settings", data: list[str] | None, until_end: bool
+) -> "tuple[Session, RowSource, list[Rows]]":
+    """The session of the last checkpoint, which goes on where it stood."""
+    from natkal.app.reading.open_source import open_source
+    from natkal.app.session.session import Session
+    from natkal.tabular.errors import StreamError
+
+    session, warning = Session.resume(run, model=settings.model)
+    if warning:
+        err.print(f"[yellow]{escape(warning)}[/]", markup=True)
+    if settings.targets and settings != session.settings:
+        changed = [name for name, value in vars(session.settings).items() if getattr(settings, name) != value]
+        raise StreamError(
+            f"--resume: the run was started with another --{changed[0].replace('_', '-')} "
+            f"({getattr(session.settings, changed[0])!r}); leave the options out to go on as before"
+        )
+    source = open_source(
+        data or session.files,
+        session.settings,
+        run,
+        until_end=until_end,
+        position=session.position,
+        offsets=session.offsets,
+    )
+    files = source.files
+    if len(files) <= session.position.file and session.position.file:
+        raise StreamError(f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given")
+    session.files = files
+    return session, source, []
