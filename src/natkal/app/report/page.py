@@ -101,7 +101,7 @@ def _weights(facts: Facts) -> str:
         axes.band(rows.tolist(), below.tolist(), above.tolist(), f"share s{number}")
         below = above
     key = [(f"area s{number}", name) for number, name in enumerate(shown)]
-    note = "How much each filter had to say: filters differ in prior (times 1/fan-in) and fading, the data weigh them."
+    note = "The weight of each filter in the mixture. Filters differ in model, prior (times 1/fan-in) and fading."
     return figure("Weights of the bank", axes.svg("Weights of the bank"), key, note)
 
 

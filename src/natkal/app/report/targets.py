@@ -158,6 +158,7 @@ def _recent_classes(session: Session, part: TargetMetrics, position: int) -> str
     axes.line(x.tolist(), rows.spread.tolist(), "own", name="probability")
     axes.dots(x.tolist(), np.where(np.isnan(y), np.nan, seen).tolist(), "seen")
     name = part.target.classes[1] if part.classes == 2 else "the most probable class"
+    axes.values(x.tolist(), rows.spread.tolist(), f"probability of {name}", ".1%")
     key = [("", f"probability of {name}"), ("point", "what came (1: yes, 0: no)")]
     return figure("The last rows", axes.svg("The last rows"), key, "")
 
