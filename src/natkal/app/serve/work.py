@@ -10,7 +10,8 @@ import numpy as np
 from natkal.app.serve import answers
 from natkal.app.serve.requests import LEARN, PREDICT, Limits, Request, check_names
 from natkal.app.serve.rows import Refused, read_id
-from natkal.app.session.session import Session, by_classes, rows_of
+from natkal.app.session.blocks import by_classes, rows_of
+from natkal.app.session.session import Session
 from natkal.tabular.errors import StreamError
 from natkal.tabular.features import Encoded
 from natkal.tabular.live_table import LiveTable

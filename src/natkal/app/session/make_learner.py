@@ -57,3 +57,13 @@ def first_numbers(encoder: Encoder, first: Sequence[Rows], sample: int) -> tuple
     inputs = np.concatenate([block.inputs for block in blocks])[:sample]
     targets = np.concatenate([block.targets for block in blocks])[:sample]
     return inputs, targets, [key for block in blocks for key in block.keys][:sample]
+
+
+def check_memory(settings: Settings) -> None:
+    """Refuse what only makes sense for a model with memory, or only for one without."""
+    if not settings.options.has_memory:
+        if settings.sequence is not None:
+            raise StreamError("--sequence: is for models with memory (--model rnn:8, gru:8 or lstm:8)")
+    elif settings.label_delay or settings.id:
+        option = "--label-delay" if settings.label_delay else "--id"
+        raise StreamError(f"{option}: a model with memory must learn the rows in their order; use one without")

@@ -14,8 +14,10 @@ from natkal.app.reading.first_rows import look
 from natkal.app.reading.kafka.address import is_kafka
 from natkal.app.reading.source import STDIN, RowSource
 from natkal.app.session import checkpoint, snapshot
+from natkal.app.session.blocks import by_classes, rows_of, stacked, wider
 from natkal.app.session.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
-from natkal.app.session.make_learner import check_pool, make_learner
+from natkal.app.session.late_labels import delayed, match_ids
+from natkal.app.session.make_learner import check_memory, check_pool, make_learner
 from natkal.app.session.metrics import RECENT, Metrics, record, written
 from natkal.app.session.outputs import Appender, Output
 from natkal.app.session.predictions import PredictionFormat
@@ -29,8 +31,6 @@ from natkal.tabular.schema import Schema, Target
 from natkal.tabular.table import Position, Reject, Rows
 from natkal.tabular.table_learner import TableLearner
 
-MAX_HELD_ROWS = 100_000
-"""How many rows wait for a label that comes later under their id; the oldest give way."""
 LOUD_SHARE = 0.01
 """A run in which more than this share of the rows was rejected, or of the steps refused, says so at its end."""
 
@@ -206,7 +206,7 @@ class Session:
             self.encoder.add(new.feature)
             self._settle_all()
             self.learner.add_features(self.encoder.scaled[before:].tolist())
-            self.recent_inputs = _wider(self.recent_inputs, self.encoder.width)
+            self.recent_inputs = wider(self.recent_inputs, self.encoder.width)
         self._take(rows.part(first, len(rows)) if first else rows)
 
     def _take(self, rows: Rows) -> None:
@@ -221,7 +221,7 @@ class Session:
         else:
             self.offsets[rows.file] = rows.position.offset
         if self.settings.id:
-            encoded = self._match_ids(rows, encoded)
+            encoded = match_ids(self, rows, encoded)
         present = ~np.isnan(encoded.targets).all(axis=1)
         learned = int(present.sum())
         self.counts.learned += learned
@@ -273,7 +273,7 @@ class Session:
             rows = self.learner.rows(encoded.inputs, encoded.targets, keys=encoded.keys)
             pending = self.learner.learn(rows, keys=encoded.keys, resets=resets)
         else:
-            rows, late, late_slots = self._delayed(encoded)
+            rows, late, late_slots = delayed(self, encoded)
             pending = self.learner.learn(rows, keys=encoded.keys, late=late, late_slots=late_slots)
         self._pending.append((pending, encoded, targets, of))
 
@@ -295,7 +295,7 @@ class Session:
         times: np.ndarray | None = None,
     ) -> None:
         """Count what was told of some rows, window by window; `targets` as they were known then."""
-        recent = np.concatenate([self.recent_inputs, _wider(inputs[-RECENT:], self.encoder.width)])
+        recent = np.concatenate([self.recent_inputs, wider(inputs[-RECENT:], self.encoder.width)])
         self.recent_inputs = recent[-RECENT:]
         columns = [
             np.stack(record(target, outcome, observed[:, position]), axis=1)
@@ -371,59 +371,6 @@ class Session:
             self.sequences[key] = sequence
         return resets
 
-    def _delayed(self, encoded: Encoded) -> tuple[Row, Row, np.ndarray | None]:
-        """The rows, each with the past that is known by then, and with each of them the row `label_delay` before it.
-
-        That row is of whatever key; it counts for nothing as long as there is none.
-        """
-        keyed = self.schema.key is not None
-        rows, arrived, slots = [], [], []
-        for at in range(len(encoded.inputs)):
-            keys = encoded.keys[at : at + 1]
-            block = self.learner.rows(
-                encoded.inputs[at : at + 1], encoded.targets[at : at + 1], keys=keys, tell_past=False
-            )
-            one = Row(tuple(part[0] for part in block.numbers), block.known[0], block.targets[0], block.weight[0])
-            rows.append(one)
-            self.queue.append((one, self.learner.slot(keys[0]) if keyed else 0))
-            if len(self.queue) > self.settings.label_delay:
-                late, slot = self.queue.popleft()
-                key = list(self.learner.keys)[slot] if keyed else ""
-                for position, value in enumerate(late.targets):
-                    if value == value:
-                        self.learner.know(position, float(value), key)
-            else:
-                late, slot = one._replace(targets=np.full_like(one.targets, np.nan), weight=0.0), 0
-            arrived.append(late)
-            slots.append(slot)
-        return stacked(rows), stacked(arrived), np.array(slots, np.int32) if keyed else None
-
-    def _match_ids(self, rows: Rows, encoded: Encoded) -> Encoded:
-        """Hold rows without a label under their id; give a label that comes later its row's features back."""
-        assert self.settings.id is not None
-        lines = {int(line): row for row, line in enumerate(rows.lines)}
-        column = rows.columns.get(self.settings.id)
-        inputs, targets, past = encoded.inputs.copy(), encoded.targets.copy(), self.learner.past_columns
-        known = np.ones(len(inputs), bool)
-        for row, line in enumerate(encoded.lines):
-            name = "" if column is None else str(column[lines[int(line)]])
-            if rows.labels and name not in self.held:
-                known[row] = False
-                self.early[name] = targets[row]
-                if len(self.early) > MAX_HELD_ROWS:
-                    self.early.popitem(last=False)
-            elif not rows.labels and name in self.early:
-                targets[row] = self.early.pop(name)
-            elif np.isnan(targets[row]).all():
-                self.held[name] = np.concatenate([np.full(past, np.nan), inputs[row]])
-                if len(self.held) > MAX_HELD_ROWS:
-                    self.held.popitem(last=False)
-            elif name in self.held:
-                inputs[row] = _wider(self.held.pop(name)[None, past:], inputs.shape[1])[0]
-        whole = encoded._replace(inputs=inputs, targets=targets, rejects=[])
-        self.counts.skipped += int((~known).sum())
-        return whole if known.all() else rows_of(whole, np.flatnonzero(known))
-
     def finish(self) -> None:
         """The end: labels still under way arrive, and the last window is written as far as it goes."""
         self._settle_all()
@@ -481,44 +428,6 @@ class Session:
         return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
 
 
-def by_classes(encoded: Encoded, learner: TableLearner, add_classes: Callable[[int, int], None]) -> Iterator[Encoded]:
-    """The rows in parts that there is room for: a class beyond it makes more, from its first row on."""
-    first = 0
-    while first < len(encoded.targets):
-        room = [target.classes or np.inf for target in learner.targets]
-        beyond = encoded.targets[first:] >= room
-        if first == 0 and not beyond.any():
-            yield encoded
-            return
-        last = first + (int(np.argmax(beyond.any(axis=1))) if beyond.any() else len(beyond))
-        if last > first:
-            yield rows_of(encoded, slice(first, last))
-        if last < len(encoded.targets):
-            for position in np.flatnonzero(beyond[last - first]):
-                add_classes(int(position), int(encoded.targets[last, position]) + 1)
-        first = last
-
-
-def check_memory(settings: Settings) -> None:
-    """Refuse what only makes sense for a model with memory, or only for one without."""
-    if not settings.options.has_memory:
-        if settings.sequence is not None:
-            raise StreamError("--sequence: is for models with memory (--model rnn:8, gru:8 or lstm:8)")
-    elif settings.label_delay or settings.id:
-        option = "--label-delay" if settings.label_delay else "--id"
-        raise StreamError(f"{option}: a model with memory must learn the rows in their order; use one without")
-
-
-def stacked(rows: Sequence[Row]) -> Row:
-    """Single rows as one block."""
-    return Row(
-        tuple(np.stack([row.numbers[at] for row in rows]) for at in range(len(rows[0].numbers))),
-        np.stack([row.known for row in rows]),
-        np.stack([row.targets for row in rows]),
-        np.array([row.weight for row in rows], float),
-    )
-
-
 def _members(learner: TableLearner) -> list[str]:
     """The members that metrics tell of: those of the only target, where there are several of them."""
     return learner.member_names if len(learner.targets) == 1 and not learner.options.single else []
@@ -529,26 +438,6 @@ def _chain(first: list[Rows], source: RowSource) -> Iterator[Rows]:
     yield from first
     while (rows := source.read()) is not None:
         yield rows
-
-
-def rows_of(encoded: Encoded, rows: slice | np.ndarray) -> Encoded:
-    """Some of the rows."""
-    places = range(len(encoded.lines))[rows] if isinstance(rows, slice) else rows.tolist()
-    return encoded._replace(
-        inputs=encoded.inputs[rows],
-        targets=encoded.targets[rows],
-        keys=[encoded.keys[place] for place in places] if encoded.keys else [],
-        sequences=[encoded.sequences[place] for place in places] if encoded.sequences else [],
-        lines=encoded.lines[rows],
-        rejects=[],
-        times=None if encoded.times is None else encoded.times[rows],
-    )
-
-
-def _wider(inputs: np.ndarray, width: int) -> np.ndarray:
-    """Rows with room for columns that came later, missing in these."""
-    missing = np.full((len(inputs), width - inputs.shape[1]), np.nan)
-    return np.concatenate([inputs, missing], axis=1) if missing.size else inputs
 
 
 def _csv_line(cells: Sequence[str]) -> str:
