@@ -178,8 +178,8 @@ class Stages:
         bank = self.learner.bank
 
         def one(rest: Any, row: tuple[Any, Standard, Array]) -> tuple[Any, Told]:
-            told, standard, y = row
-            after, info = bank.weigh(rest, told, standard.target)
+            said, standard, y = row
+            after, info = bank.weigh(rest, said, standard.target)
             prediction = self.learner.in_users_units(info.prediction, standard.units)
             log_prob = None
             if not self.task.classes:
