@@ -57,7 +57,8 @@ class Means(NamedTuple):
         """Those of a key."""
         found = past.means.get(key)
         if found is None or not past.season:
-            return cls(*np.zeros((3, horizon)), np.float64(0.0))
+            nothing = np.zeros(horizon)
+            return cls(nothing, nothing, nothing, np.float64(0.0))
         places = (found.count + np.arange(horizon)) % len(found.sums)
         return cls(found.sums[places], found.previous[places], found.weights[places], np.float64(found.last))
 
