@@ -40,7 +40,7 @@ class Shape:
     """The numbers of a row: how many there is room for, which are plain numbers to be scaled, and which are past.
 
     `fan_in` is the number of inputs that the priors of the first weights are divided by. `past` is how many of the
-    inputs, the first ones, are earlier targets, and `naive` the weights of naive forecasts from them (none where there
+    inputs, the first ones, are earlier targets, and `naive` the weights of a naive forecast from them (none where there
     is no such forecast).
     """
 
@@ -48,7 +48,7 @@ class Shape:
     scaled: tuple[bool, ...]
     past: int
     fan_in: int
-    naive: tuple[tuple[float, ...], ...] = ()
+    naive: tuple[float, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,7 @@ from natkal.tabular.tasks import Task
 LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0, 1e-3))
 """(prior scale, fading) of the linear members."""
 NAIVE = ((0.3, 0.0), (3.0, 0.0), (10.0, 1e-3))
-"""(prior scale, fading) of the linear members whose prior is centred on a naive forecast of a series, for each one."""
+"""(prior scale, fading) of the linear members whose prior is centred on a naive forecast of a series."""
 NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
 """(prior scale, fading) of the members of each network."""
 SIZES = (
@@ -201,9 +201,9 @@ def _group(
 
     starts = np.zeros((1, shape.columns))
     if naive and shape.naive:
-        centres = np.zeros((len(shape.naive), shape.columns))
-        centres[:, : shape.past] = shape.naive
-        starts = np.concatenate([starts, centres])
+        centre = np.zeros((1, shape.columns))
+        centre[0, : shape.past] = shape.naive
+        starts = np.concatenate([starts, centre])
 
     def make(value: dict[str, Any]) -> Learner:
         value = jax.tree.map(lambda leaf: leaf.astype(dtype), value)
@@ -230,7 +230,7 @@ def _group(
         names=tuple(
             f"{architecture.name} prior {scale:g} fading {rate:g}"
             + ("" if mask.all() else " without past")
-            + ("" if not start.any() else " around naive" if (start == starts[1]).all() else " around last period")
+            + (" around naive" if start.any() else "")
             for scale, rate, mask, start in rows
         ),
     )

@@ -108,19 +108,17 @@ class Past:
         return [self.classes == 0] * self.columns
 
     @property
-    def naive(self) -> tuple[tuple[float, ...], ...]:
-        """The weights of naive forecasts: the last value and the step of the season; none where it is no input.
+    def naive(self) -> tuple[float, ...]:
+        """The weights of a naive forecast: the last value and the step of the seasonal means; none if it is no input.
 
-        The step is that of the seasonal means, or the one taken a period ago. Where a series has no period yet, the
-        step is missing, that is 0, and the forecast is the last value.
+        Where a series has no period yet, the step is missing, that is 0, and the forecast is the last value.
         """
         if self.classes or self.named is not None or 1 not in self.lags:
             return ()
-        of_means, a_period_ago = np.zeros((2, self.columns))
-        of_means[self.lags.index(1)] = a_period_ago[self.lags.index(1)] = 1.0
-        of_means[-SEASONAL_MEANS:] = 1.0, -1.0
-        a_period_ago[len(self.lags) : len(self.lags) + SEASONAL_LAGS] = 1.0, -1.0
-        return tuple(of_means.tolist()), tuple(a_period_ago.tolist())
+        weights = np.zeros(self.columns)
+        weights[self.lags.index(1)] = 1.0
+        weights[-SEASONAL_MEANS:] = 1.0, -1.0
+        return tuple(weights.tolist())
 
     def inputs(self, key: str = "") -> np.ndarray:
         """The inputs of the next row of this key; NaN, that is missing, where there is no value yet."""

@@ -199,8 +199,8 @@ class Stages:
         bank = running_bank(whole, room) if few else whole
 
         def one(rest: Any, row: tuple[Any, Standard, Array]) -> tuple[Any, Told]:
-            told, standard, y = row
-            after, info = bank.weigh(rest, told, standard.target)
+            said, standard, y = row
+            after, info = bank.weigh(rest, said, standard.target)
             prediction = self.learner.units.in_users_units(info.prediction, standard.units)
             log_prob = None
             if not self.task.classes:
