@@ -8,7 +8,8 @@ from scipy import stats
 
 import natkal as nk
 from natkal.engine.joint import JointLaw
-from natkal.learners.bandit.worth_trying import TRIALS, reward_knowledge, worth_trying
+from natkal.learners.bandit.policies import Knowledge
+from natkal.learners.bandit.worth_trying import FORCED, TRIALS, candidates, reward_knowledge
 
 ALL = jnp.ones(4, bool)
 
@@ -27,13 +28,15 @@ def law_of(location: np.ndarray, variance: np.ndarray, noise: np.ndarray) -> Joi
 def test_against_a_literal_loop() -> None:
     rng = np.random.default_rng(0)
     family = nk.families.Gaussian(1.0)
-    ask = jax.jit(lambda law: worth_trying(family, law, jnp.asarray(1.0), ALL))
+    ask = jax.jit(lambda law: candidates(family, law, jnp.asarray(1.0), ALL))
     both = set()
     for _ in range(40):
         mean, variance, noise = rng.normal(size=4), 10 ** rng.uniform(-4, 1, size=4), rng.uniform(0.1, 2, size=4)
         worth = noise / variance
         horizon, best = max(1.0, worth.max()), mean.max()
-        for arm, found in enumerate(np.asarray(ask(law_of(mean, variance, noise)))):
+        answer = ask(law_of(mean, variance, noise))
+        np.testing.assert_array_equal(answer.hardly_known, worth < FORCED * np.sqrt(horizon))
+        for arm, found in enumerate(np.asarray(answer.worth_trying)):
             gap, pays = best - mean[arm], bool(mean[arm] == best)
             for more in TRIALS:
                 if more <= horizon:
@@ -70,9 +73,30 @@ def test_what_is_known_is_not_tried_and_what_is_not_known_is() -> None:
     """Of two arms with the same lower mean, that of 1,000 rewards is left out, that of none is not; nor is the best."""
     family, mean = nk.families.Gaussian(1.0), np.array([1.0, 0.0, 0.0, 1.0])
     law = law_of(mean, np.array([1e-3, 1e-3, 4.0, 1e-3]), np.ones(4))
-    np.testing.assert_array_equal(worth_trying(family, law, jnp.asarray(1.0), ALL), [True, False, True, True])
-    left = worth_trying(family, law, jnp.asarray(1.0), jnp.array([False, True, False, False]))
-    np.testing.assert_array_equal(left, [False, True, False, False])
+    found = candidates(family, law, jnp.asarray(1.0), ALL)
+    np.testing.assert_array_equal(found.worth_trying, [True, False, True, True])
+    np.testing.assert_array_equal(found.hardly_known, [False, False, True, False])
+    left = candidates(family, law, jnp.asarray(1.0), jnp.array([False, True, False, False]))
+    np.testing.assert_array_equal(left.worth_trying, [False, True, False, False])
     # a reward without noise, an arm without doubt: finite, and the best arm alone
     certain = law_of(mean, np.zeros(4), np.zeros(4))
-    np.testing.assert_array_equal(worth_trying(family, certain, jnp.asarray(1.0), ALL), [True, False, False, True])
+    sure = candidates(family, certain, jnp.asarray(1.0), ALL)
+    np.testing.assert_array_equal(sure.worth_trying, [True, False, False, True])
+    bounded = candidates(nk.families.Bernoulli(), law, jnp.asarray(1.0), ALL)
+    assert not bounded.hardly_known.any()
+
+
+@pytest.mark.float64
+def test_frequencies_are_the_probabilities_that_are_told() -> None:
+    """Three arms, of one hardly anything is known: half of the decisions are that arm, a chi-squared test."""
+    law = law_of(np.array([1.0, 0.995, -3.0]), np.array([1e-3, 2e-3, 1.0]), np.ones(3))
+    known = Knowledge(
+        nk.families.Gaussian(1.0), law, jnp.ones(3, bool), jnp.array([0.5, 1.0]), jnp.log(jnp.full(2, 0.5))
+    )
+    policy = nk.thompson(draws=2000)
+    chances = np.asarray(policy.probabilities(known, jax.random.key(0)))
+    found = jax.jit(jax.vmap(lambda key: policy.choose(known, key)))(jax.random.split(jax.random.key(1), 4000))
+    assert chances[2] == pytest.approx(0.5, abs=0.01)
+    assert chances.sum() == pytest.approx(1.0)
+    assert stats.chisquare(np.bincount(found.arm, minlength=3), 4000 * chances).pvalue > 1e-3
+    np.testing.assert_allclose(found.probability, chances[np.asarray(found.arm)], atol=0.02)

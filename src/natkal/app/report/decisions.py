@@ -219,7 +219,7 @@ def _alone(record: DecisionRecord, most: int = 20) -> str:
     table = f"<table><thead><tr><th>arm</th>{head}</tr></thead><tbody>{body}</tbody></table>"
     note = (
         "Mean reward: of the decisions for this arm. If always: of all decisions, by self-normalised propensities. "
-        "Worth: how many decisions of its own that estimate is worth; with few, its interval is too narrow."
+        "Worth: how many decisions of its own that estimate is worth; with few, the estimate says little."
     )
     return figures_table("Arms", table, note)
 

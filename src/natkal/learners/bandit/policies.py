@@ -10,8 +10,11 @@ from natkal import linalg
 from natkal.engine.joint import JointLaw
 from natkal.families.base import Family
 from natkal.learners.bandit.best_arm import best_of_two, estimated
-from natkal.learners.bandit.worth_trying import worth_trying
+from natkal.learners.bandit.worth_trying import Candidates, candidates
 from natkal.typing import Array, Bool, Float, Int
+
+FORCED_SHARE = 0.5
+"""The part of the decisions that goes to arms of which hardly anything is known, while there are any."""
 
 
 class Knowledge(NamedTuple):
@@ -63,26 +66,37 @@ class Thompson:
     scale: float | None
 
     def choose(self, known: Knowledge, key: Array) -> Choice:
-        """A member by its weight, a scale by its own, then all arms at once from the member's joint law."""
-        law, available = known.law, self._candidates(known)
-        member_key, scale_key, draw_key, chance_key = jax.random.split(key, 4)
+        """A member by its weight, a scale by its own, then all arms at once from the member's joint law.
+
+        Where hardly anything is known of some arms, every other decision is one of them.
+        """
+        law, found = known.law, self._candidates(known)
+        member_key, scale_key, draw_key, chance_key, forced_key = jax.random.split(key, 5)
         member = jax.random.categorical(member_key, law.log_weights)
         scale = known.scales[jax.random.categorical(scale_key, known.log_scales)]
         location, cov = law.location[member], law.cov[member]
         noise = jax.random.normal(draw_key, location.shape, location.dtype)
         drawn = location + scale * (linalg.semidefinite(cov).triangle() @ noise)
-        arm = jnp.argmax(jnp.where(available, drawn, -jnp.inf))
+        best = jnp.argmax(jnp.where(found.worth_trying, drawn, -jnp.inf))
+        coin_key, any_key = jax.random.split(forced_key)
+        share, each = _forced(found)
+        forced = jax.random.uniform(coin_key) < share
+        anything = jax.random.categorical(any_key, jnp.where(found.hardly_known, 0.0, -jnp.inf))
+        arm = jnp.where(forced, anything, best)
         if location.size == 1:
             return Choice(arm, jnp.ones((), location.dtype), jnp.asarray(True))
         if location.size == 2:
             both = best_of_two(law, known.scales, known.log_scales, arm)
-            return Choice(arm, jnp.where(jnp.all(available), both, 1.0), jnp.asarray(True))
-        chance = estimated(law, known.scales, known.log_scales, available, arm, chance_key, self.draws)
-        return Choice(arm, chance, jnp.asarray(False))
+            alone = jnp.where(found.worth_trying[arm], 1.0, 0.0)
+            chance, exact = jnp.where(jnp.all(found.worth_trying), both, alone), True
+        else:
+            paths = estimated(law, known.scales, known.log_scales, found.worth_trying, arm, chance_key, self.draws)
+            chance, exact = jnp.where(found.worth_trying[arm], paths, 0.0), False
+        return Choice(arm, (1 - share) * chance + share * each[arm], jnp.asarray(exact))
 
     def probabilities(self, known: Knowledge, key: Array) -> Float[Array, " n"]:
         """Of each arm, that it is the best one."""
-        law, count, available = known.law, known.law.location.shape[1], self._candidates(known)
+        law, count, found = known.law, known.law.location.shape[1], self._candidates(known)
         if count == 1:
             return jnp.ones(1, law.location.dtype)
         if count == 2:
@@ -90,17 +104,24 @@ class Thompson:
             both = jnp.stack([first, 1 - first])
         else:
             both = jax.vmap(
-                lambda arm: estimated(law, known.scales, known.log_scales, available, arm, key, self.draws)
+                lambda arm: estimated(law, known.scales, known.log_scales, found.worth_trying, arm, key, self.draws)
             )(jnp.arange(count))
-        free = jnp.where(available, both, 0.0)
-        return free / jnp.sum(free)
+        free = jnp.where(found.worth_trying, both, 0.0)
+        share, each = _forced(found)
+        return (1 - share) * free / jnp.sum(free) + share * each
 
-    def _candidates(self, known: Knowledge) -> Bool[Array, " n"]:
-        """The arms that are worth trying; all of them where the scale is fixed."""
+    def _candidates(self, known: Knowledge) -> Candidates:
+        """The arms to draw from; all of them, and none by force, where the scale is fixed."""
         if self.scale is not None:
-            return known.available
+            return Candidates(known.available, jnp.zeros_like(known.available))
         stretch = jnp.sum(jnp.exp(known.log_scales) * jnp.square(known.scales))
-        return worth_trying(known.family, known.law, stretch, known.available)
+        return candidates(known.family, known.law, stretch, known.available)
+
+
+def _forced(found: Candidates) -> tuple[Float[Array, ""], Float[Array, " n"]]:
+    """The probability of a decision among the arms that are hardly known, and that of each of them then."""
+    some = found.hardly_known.astype(jnp.zeros(()).dtype)
+    return jnp.where(jnp.any(found.hardly_known), FORCED_SHARE, 0.0), some / jnp.maximum(jnp.sum(some), 1.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,13 @@ An arm is worth trying if for some m <= H
     (H - m) s_m f(-gap / s_m) >= m gap .
 
 With forgetting, n and H are bounded by the memory, and arms become worth trying again.
+
+All this believes the model. Rewards without a bound may hide what no model expects: arms of which less is known than
+FORCED sqrt(H) rewards, `hardly_known`, are tried without being asked for, as in Track-and-Stop (Garivier and Kaufmann),
+where each arm is pulled sqrt(t) times. The cost of that is of order sqrt(H). Rewards that are 0 or 1 have no surprises.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,16 +33,23 @@ from natkal.typing import Array, Bool, Float
 
 TRIALS = tuple(2.0**power for power in range(14))
 """Numbers m of further rewards that are considered."""
+FORCED = 0.3
+"""Times sqrt(H): the rewards that an arm should be known by at least, where rewards have no bound."""
 LONGEST = 1e9
 """The most decisions that are expected to come."""
 NODES = 7
 """Points of the Gauss-Hermite rule for the moments of a reward whose raw output is normal."""
 
 
-def worth_trying(
-    family: Family, law: JointLaw, stretch: Float[Array, ""], available: Bool[Array, " n"]
-) -> Bool[Array, " n"]:
-    """The available arms that are worth a decision; the best one always is. Covariances count `stretch` times."""
+class Candidates(NamedTuple):
+    """For each arm, whether it is worth a decision, and whether hardly anything is known of it."""
+
+    worth_trying: Bool[Array, " n"]
+    hardly_known: Bool[Array, " n"]
+
+
+def candidates(family: Family, law: JointLaw, stretch: Float[Array, ""], available: Bool[Array, " n"]) -> Candidates:
+    """Of the available arms; the best one is always worth a decision. Covariances count `stretch` times."""
     mean, unknown, noise = reward_knowledge(family, law, stretch)
     tiny = jnp.finfo(mean.dtype).tiny
     known = jnp.minimum(noise / jnp.maximum(unknown, tiny), LONGEST)
@@ -48,7 +61,11 @@ def worth_trying(
     gained = moved * (norm.pdf(distance) + distance * norm.cdf(distance))
     left = jnp.maximum(horizon - trials, 1.0)
     pays = (trials <= horizon) & (left * gained >= trials * gap[:, None])
-    return available & (jnp.any(pays, axis=1) | (gap <= 0))
+    surprising = family.support != "classes"
+    return Candidates(
+        worth_trying=available & (jnp.any(pays, axis=1) | (gap <= 0)),
+        hardly_known=available & surprising & (known < FORCED * jnp.sqrt(horizon)),
+    )
 
 
 def reward_knowledge(
