@@ -214,3 +214,23 @@ def test_a_member_whose_units_have_died_starts_again_as_a_copy_of_one_that_learn
 
 def params_of(state, layer: int):
     return state.members[0].params[layer]
+
+
+def test_members_that_have_all_stopped_learning_start_again():
+    """ReLU units that no input reaches any more: after 200 rows the bank starts from its prior, and learns."""
+    params = nk.mlp_params(jax.random.key(0), (2, 8, 1))
+    model = nk.static_model(lambda p, u: nk.mlp_apply(p, u, jax.nn.relu), params, nk.families.Gaussian(0.1))
+    mixed = nk.bank(
+        [nk.online(model, prior_cov=nk.fan_in_prior(params, scale), rates=nk.fading(0.01)) for scale in (1.0, 3.0)]
+    )
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(600, 2))
+    targets = np.abs(inputs[:, 0]) - inputs[:, 1]
+    state, _ = nk.run(mixed, mixed.init(), inputs[:50], targets[:50])
+    (members,) = state.members
+    killed = [{**members.params[0], "bias": members.params[0]["bias"] - 1e3}, *members.params[1:]]
+    state = state._replace(members=(members._replace(params=killed),))
+    after, info = nk.run(mixed, state, inputs, targets)
+    error = np.abs(info.prediction.mean[:, 0] - targets)
+    assert int(after.reseeded) == 2
+    assert error[-100:].mean() < 0.3 < 0.6 < error[:150].mean()

@@ -21,7 +21,7 @@ from natkal.learners.laws import Laws, Moments
 from natkal.learners.members import Group, families_of, joined, map_running
 from natkal.learners.mixing import equal_log_weights, mix, regret_bound
 from natkal.learners.mixture import Mixture, joined_laws, mixed_moments
-from natkal.learners.selection import Selection, best_of, revived
+from natkal.learners.selection import Selection, best_of, decision_at, restarted, revived
 from natkal.typing import Array, Bool, Float, Params
 
 DEAD_AFTER = 200
@@ -73,7 +73,7 @@ class Bank:
             memory=jnp.zeros(self.size, dtype),
             prior_left=jnp.ones(self.size, dtype),
             reseeded=jnp.zeros((), jnp.int32),
-            silent=jnp.zeros(self.size, jnp.int32),
+            silent=jnp.full(self.size, -1, jnp.int32),
             selection=None if self.selection is None else self.selection.init(self.sizes, dtype),
         )
 
@@ -107,10 +107,11 @@ class Bank:
         rest = state._replace(members=())
         members, told = [], []
         for index, own in enumerate(state.members):
-            after, said = self.advance(index, self.revive(index, own, rest), rest, inputs, target)
+            own = restarted(self.revive(index, own, rest), self.lost(rest)[index], lambda i=index: self.start(i, rest))
+            after, said = self.advance(index, own, rest, inputs, target)
             members.append(after)
             told.append(said)
-        learned, info = self.weigh(rest, told, target)
+        learned, info = self.weigh(self.after_reviving(rest), told, target)
         return self.decide(learned)._replace(members=tuple(members)), info
 
     def revive(self, index: int, states: Any, rest: BankState) -> Any:
@@ -122,6 +123,29 @@ class Bank:
             return revived(states, dead, source)
         running = rest.selection.running[index]
         return revived(states, running.started | dead, jnp.where(jnp.any(running.started), running.source, source))
+
+    def lost(self, rest: BankState) -> list[Bool[Array, ""]]:
+        """For each group, whether all of its members that run have stopped learning: they start from their prior."""
+        # not if a row never reached all arrays: a model may have one that nothing depends on
+        running, silenced = self.running(rest), self._silenced(rest) & (rest.silent > 0)
+        return [jnp.any(running[rows]) & jnp.all(~running[rows] | silenced[rows]) for _, rows in self.rows()]
+
+    def start(self, index: int, rest: BankState) -> Any:
+        """New states of a group's members, with other random numbers after each start."""
+        group, rows = self.rows()[index]
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(1), rest.reseeded), self.size)
+        return self._start(group, None, keys[rows])
+
+    def after_reviving(self, rest: BankState) -> BankState:
+        """What is kept beside the members once `revive` and new starts have changed them."""
+        dead = self._dead(rest)
+        lost = jnp.concatenate(
+            [jnp.broadcast_to(one, (size,)) for one, size in zip(self.lost(rest), self.sizes, strict=True)]
+        )
+        return rest._replace(
+            silent=jnp.where(lost, -1, jnp.where(dead, 0, rest.silent)),
+            reseeded=rest.reseeded + jnp.sum(dead | (lost & self.running(rest)), dtype=jnp.int32),
+        )
 
     def advance(self, index: int, states: Any, rest: BankState, inputs: Any, target: Any) -> tuple[Any, Told]:
         """The members of one group that run take their steps; `rest` is the bank's state without members.
@@ -189,9 +213,8 @@ class Bank:
         among = None if state.selection is None else running[:, None]
         log_prob, log_weights = mix(state.log_weights, log_probs, self.share, among)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
-        dead = self._dead(state)
-        silent = jnp.where(dead, 0, state.silent)
-        silent = jnp.where(running, jnp.where(all_told.reached, 0, silent + 1), silent)
+        longer = jnp.where(state.silent >= 0, state.silent + 1, state.silent - 1)
+        silent = jnp.where(running, jnp.where(all_told.reached, 0, longer), state.silent)
         bad = running & ~all_told.good
         learned = BankState(
             members=(),
@@ -199,7 +222,7 @@ class Bank:
             log_weights=log_weights,
             memory=jnp.where(observed & running, all_told.keep * state.memory + 1, state.memory),
             prior_left=jnp.where(observed & running, all_told.keep * state.prior_left, state.prior_left),
-            reseeded=state.reseeded + jnp.sum(bad | dead, dtype=jnp.int32),
+            reseeded=state.reseeded + jnp.sum(bad, dtype=jnp.int32),
             silent=silent,
             selection=state.selection,
         )
@@ -348,10 +371,15 @@ class Bank:
 
     def _dead(self, state: BankState) -> Bool[Array, " m"]:
         """Members that have stopped learning while another one of their group, whose copy they become, still learns."""
-        running, silent = self.running(state), state.silent
-        alive = [jnp.any(running[rows] & (silent[rows] < DEAD_AFTER)) for _, rows in self.rows()]
+        running, silenced = self.running(state), self._silenced(state)
+        alive = [jnp.any(running[rows] & ~silenced[rows]) for _, rows in self.rows()]
         alike = [jnp.broadcast_to(one, (size,)) for one, size in zip(alive, self.sizes, strict=True)]
-        return running & (silent >= DEAD_AFTER) & jnp.concatenate(alike)
+        return running & silenced & jnp.concatenate(alike)
+
+    def _silenced(self, state: BankState) -> Bool[Array, " m"]:
+        """Members that have stopped learning; where members are selected, asked only after a decision."""
+        silenced = jnp.maximum(state.silent, -1 - state.silent) >= DEAD_AFTER
+        return silenced if state.selection is None else silenced & decision_at(state.selection.seen)
 
 
 def value_of(family: Family, target: Array) -> Array:

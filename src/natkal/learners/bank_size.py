@@ -57,6 +57,6 @@ def grown(bank: Any, state: BankState, learners: Sequence[Learner]) -> tuple[Any
         log_weights=jnp.concatenate([log_weights, jnp.repeat(split[None], count, axis=0)]),
         memory=jnp.concatenate([state.memory, jnp.zeros(count, dtype)]),
         prior_left=jnp.concatenate([state.prior_left, jnp.ones(count, dtype)]),
-        silent=jnp.concatenate([state.silent, jnp.zeros(count, jnp.int32)]),
+        silent=jnp.concatenate([state.silent, jnp.full(count, -1, jnp.int32)]),
     )
     return dataclasses.replace(bank, groups=bank.groups + added), grown

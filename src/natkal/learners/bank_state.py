@@ -15,8 +15,8 @@ class BankState(NamedTuple):
     `noise` is what the predictive laws have learned beside each member. `log_weights` has a row for each member and a
     column for each of its laws. `memory` is the effective number of observations each member remembers, `prior_left`
     the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `silent` is
-    for how many rows no gradient has reached some array of a member's parameters. `selection` says which members run,
-    where not all do.
+    for how many rows no gradient has reached some array of a member's parameters; below 0 if none ever has, from -1 on.
+    `selection` says which members run, where not all do.
     """
 
     members: tuple[Any, ...]

@@ -21,7 +21,7 @@ weight w, up to the moment it was stopped, and within the bound of `mixing.regre
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -52,6 +52,11 @@ def next_decision(taken: int) -> int:
     if taken >= REVIEW:
         return (taken // REVIEW + 1) * REVIEW
     return max(FIRST, 1 << taken.bit_length())
+
+
+def decision_at(seen: Int[Array, ""]) -> Bool[Array, ""]:
+    """Whether a decision falls on this step."""
+    return (seen >= FIRST) & ((seen & (seen - 1) == 0) | (seen % REVIEW == 0))
 
 
 def room(running: Sequence[int], sizes: Sequence[int], seen: int) -> tuple[int, ...]:
@@ -145,8 +150,7 @@ class Selection:
             chosen = jnp.where(drift, True, self._chosen(state.log_weights, now, runs, sizes))
             return self._apply(state.log_weights, now, runs, chosen, drift, sizes)
 
-        decides = (now.seen >= FIRST) & ((now.seen & (now.seen - 1) == 0) | (now.seen % REVIEW == 0))
-        log_weights, selection = jax.lax.cond(decides, decided, lambda: (state.log_weights, now))
+        log_weights, selection = jax.lax.cond(decision_at(now.seen), decided, lambda: (state.log_weights, now))
         return state._replace(log_weights=log_weights, selection=selection)
 
     def _chosen(
@@ -237,3 +241,13 @@ def revived(states: Any, started: Bool[Array, " m"], source: Int[Array, ""]) -> 
         return jax.tree.map(one, states), jnp.zeros_like(started)
 
     return jax.lax.while_loop(lambda carried: jnp.any(carried[1]), copy, (states, started))[0]
+
+
+def restarted(states: Any, lost: Bool[Array, ""], start: Callable[[], Any]) -> Any:
+    """The states that `start` makes in the place of these if they are lost; a loop for the same reason as above."""
+
+    def again(carried: tuple[Any, Bool[Array, ""]]) -> tuple[Any, Bool[Array, ""]]:
+        new = jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), start(), carried[0])
+        return new, jnp.zeros_like(carried[1])
+
+    return jax.lax.while_loop(lambda carried: carried[1], again, (states, lost))[0]

@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import blank, compile_loop, inside_transformation, run_together
+from natkal.compiling import blank, compile_loop, inside_transformation, run_once, run_together
+from natkal.learners.bank import DEAD_AFTER
 from natkal.learners.bank_running import Room, put_back, running_bank, spread_out, taken, told_of
 from natkal.learners.members import entry, with_entry
 from natkal.learners.scaled import Scaled
@@ -78,12 +79,14 @@ class Stages:
         scales, standard = self._scale(state._replace(bank=()), steps, count)
         rest, members, told = state.bank._replace(members=()), [], []
         where = (steps.slots, steps.resets)
-        running, room = self._running(rest)
+        running, room, lost = self._running(rest)
         for index, own in enumerate(state.bank.members):
             if not running[index]:  # none runs: the group takes no step and tells nothing
                 members.append(own)
                 told.append(self._nothing(index, own, rest, standard, where))
                 continue
+            if lost[index]:
+                own = self._restart(index, rest)
             after, said = self._members[index](own, rest, standard, where, count)
             members.append(after)
             told.append(said)
@@ -91,14 +94,23 @@ class Stages:
         rest, outcomes = weigh(rest, tuple(told), standard, steps.target, steps.slots, count)
         return scales._replace(bank=rest._replace(members=tuple(members))), outcomes
 
-    def _running(self, rest: Any) -> tuple[tuple[int, ...], Room]:
-        """How many members of each group run, and how many the mixing has room for."""
-        sizes = self.learner.bank.sizes
+    def _running(self, rest: Any) -> tuple[tuple[int, ...], Room, list[bool]]:
+        """How many members of each group run, how many the mixing has room for, and whether all have stopped learning.
+
+        Where members are not selected all run, and none starts again: a block may begin anywhere.
+        """
+        bank = self.learner.bank
+        none = [False] * len(bank.sizes)
         if rest.selection is None or inside_transformation(rest):
-            return sizes, sizes
-        running, seen = jax.device_get((tuple(own.running for own in rest.selection.running), rest.selection.seen))
-        running = tuple(int(count) for count in running)
-        return running, room(running, sizes, int(seen))
+            return bank.sizes, bank.sizes, none
+        silent, selection = jax.device_get((rest.silent, rest.selection))
+        lost = none if (silent < DEAD_AFTER).all() else [bool(one) for one in bank.lost(rest)]
+        running = tuple(int(own.running) for own in selection.running)
+        return running, room(running, bank.sizes, int(selection.seen)), lost
+
+    def _restart(self, index: int, rest: Any) -> Any:
+        """New states of a group whose members have all stopped learning."""
+        return run_once(functools.partial(self.learner.bank.start, index), rest)
 
     def _nothing(self, index: int, *arguments: Any) -> Any:
         """What a group tells that has stopped."""
@@ -177,7 +189,7 @@ class Stages:
                     own = jax.lax.cond(reset, restarted, lambda own: own, own)
                 return bank.advance(index, own, _at(rest, slot), standard.inputs, standard.target)
 
-            if slots is None:
+            if rest.selection is not None:
                 members = bank.revive(index, members, rest)
             return _each_row(one, members, (rows, slots, resets), slots, count)
 
@@ -210,6 +222,7 @@ class Stages:
             return self.learner.follow_units(after, standard), told
 
         def block(rest: Any, told: Any, rows: Standard, targets: Array, slots: Any, count: Array) -> tuple[Any, Told]:
+            rest = rest if rest.selection is None else whole.after_reviving(rest)
             own, said = (taken(rest, room), told_of(told, rest, room)) if few else (rest, told)
             after, answers = _each_row(one, own, (said, rows, targets), slots, count)
             if few:
