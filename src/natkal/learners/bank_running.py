@@ -22,7 +22,8 @@ _BY_MEMBER = ("noise", "log_weights", "memory", "prior_left", "silent")
 def running_bank(bank: Any, room: Room) -> Any:
     """A bank with that many members of each group, for mixing alone: which of the members they are is in the state."""
     groups = tuple(group.take(range(count)) for group, count in zip(bank.groups, room, strict=True) if count)
-    return dataclasses.replace(bank, groups=groups)
+    smaller = dataclasses.replace(bank, groups=groups)
+    return dataclasses.replace(smaller, share=bank.share * smaller.experts / bank.experts)
 
 
 def taken(rest: BankState, room: Room) -> BankState:

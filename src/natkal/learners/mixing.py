@@ -20,9 +20,9 @@ def mix(
 ) -> tuple[Float[Array, ""], Float[Array, "*e"]]:
     """Log of the mixture's probability, and the weights after it: w <- (1 - a) w p / sum(w p) + a/E.
 
-    `among`: the E experts that take part, all unless given; the others have weight 0. An expert whose probability is
-    not a number has none. Where no expert gives y any, the weights stay. One exponential and one logarithm for each
-    expert: with few parameters these are most of what a bank costs.
+    `among`: the experts that take part, all unless given. The others have weight 0, and their part of a is not dealt
+    out. An expert whose probability is not a number has none. Where no expert gives y any, the weights stay. One
+    exponential and one logarithm for each expert: with few parameters these are most of what a bank costs.
     """
     takes_part = ~jnp.isnan(log_probs) if among is None else ~jnp.isnan(log_probs) & among
     joint = log_weights + jnp.where(takes_part, log_probs, -jnp.inf)
@@ -32,8 +32,8 @@ def mix(
     whole = jnp.sum(parts)
     total = jnp.log(whole) + top
     if share > 0:
-        experts = log_weights.size if among is None else jnp.sum(jnp.broadcast_to(among, log_weights.shape))
-        posterior = jnp.log((1 - share) / whole * parts + share / experts)
+        dealt = share if among is None else share * jnp.mean(jnp.broadcast_to(among, log_weights.shape))
+        posterior = jnp.log((1 - dealt) / whole * parts + share / log_weights.size)
         posterior = posterior if among is None else jnp.where(among, posterior, -jnp.inf)
     else:
         posterior = joint - total
