@@ -10,6 +10,7 @@ from natkal.typing import Array, Params
 Info_co = TypeVar("Info_co", covariant=True)
 
 
+@runtime_checkable
 class Stepping(Protocol[Info_co]):
     """A learner by the type of the information about a step, so that `nk.run` returns it typed."""
 

@@ -6,7 +6,7 @@ has into numbers, and what it answers into what the user expects.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ SHORT_BLOCK = 32
 _LOOPS: dict[Any, Loop] = {}
 
 
+@runtime_checkable
 class Elsewhere(Protocol):
     """Another place in which the models of a table's keys learn."""
 

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ out = Console(highlight=False, markup=False)
 err = Console(stderr=True, highlight=False, markup=False)
 
 
+@runtime_checkable
 class Report(Protocol):
     """Tells the person watching how many units are done, and anything worth knowing by now."""
 

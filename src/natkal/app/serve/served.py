@@ -1,7 +1,7 @@
 """The seam between the service and the run it serves: rows in, answers out, a checkpoint of all of it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,7 @@ Log = Callable[[list[Request]], None]
 """Writes accepted requests to the log; called before they are answered."""
 
 
+@runtime_checkable
 class Served(Protocol):
     """A run behind the writer. `run`, `snapshot` and `warm_up` belong to the writer's thread."""
 

@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from natkal.tabular.errors import StreamError
 from natkal.tabular.table import Reject, Rows
 
 
+@runtime_checkable
 class Output(Protocol):
     """Something a run appends to: a file, or a topic. `kept` is what its checkpoint holds of it."""
 

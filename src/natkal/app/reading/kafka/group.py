@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from natkal.app.reading.kafka.address import kafka_address
 from natkal.app.reading.kafka.client import (
@@ -27,6 +27,7 @@ FETCH_MESSAGES = 8 * BLOCK_MESSAGES
 """Messages taken from librdkafka at a time, of all partitions together."""
 
 
+@runtime_checkable
 class Owner(Protocol):
     """What is told of partitions that come and go."""
 
