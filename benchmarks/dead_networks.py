@@ -49,7 +49,7 @@ def convolutions(rng: np.random.Generator) -> Network:
         y = jax.lax.conv_general_dilated(
             x[None], layer["weight"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
-        y = jax.nn.relu(y[0] + layer["bias"])
+        y = jax.nn.relu(y[0] + layer["bias"][None, None])
         return y.reshape(y.shape[0] // 2, 2, y.shape[1] // 2, 2, -1).max(axis=(1, 3))
 
     def apply(params, image):

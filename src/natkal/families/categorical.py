@@ -149,7 +149,7 @@ class Categorical(Softmax):
         """Zero: the uniform measure on the classes."""
         return jnp.zeros_like(as_float(y))
 
-    def class_probabilities(self, mean: Natural) -> Float[Array, " k"]:
+    def class_probabilities(self, mean: Natural) -> Float[Array, " classes"]:
         """The mean itself; of a minimal family with the last class, whose probability is what is left."""
         if mean.size == self.k:
             return mean

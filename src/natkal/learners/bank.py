@@ -210,7 +210,7 @@ class Bank:
         running = self.running(state)
         observed = jnp.any(all_told.observed)
         mixture = self._mixture(state, experts, moments)
-        among = None if state.selection is None else running[:, None]
+        among = None if state.selection is None else jnp.broadcast_to(running[:, None], log_probs.shape)
         log_prob, log_weights = mix(state.log_weights, log_probs, self.share, among)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
         longer = jnp.where(state.silent >= 0, state.silent + 1, state.silent - 1)

@@ -32,7 +32,7 @@ def mix(
     whole = jnp.sum(parts)
     total = jnp.log(whole) + top
     if share > 0:
-        dealt = share if among is None else share * jnp.mean(jnp.broadcast_to(among, parts.shape), dtype=parts.dtype)
+        dealt = share if among is None else share * jnp.mean(among, dtype=parts.dtype)
         posterior = jnp.log((1 - dealt) / whole * parts + share / log_weights.size)
         posterior = posterior if among is None else jnp.where(among, posterior, -jnp.inf)
     else:

@@ -109,7 +109,7 @@ class Standardiser:
         """The scales after a row, and the row as the bank sees it: inputs scaled by all rows up to this one, a real
         target by the earlier ones and NaN among the first rows. `state` without the bank's.
         """
-        dtype = target.dtype
+        dtype = target.dtype if state.targets is None else state.targets.level.dtype
         y = as_float(value_of(self.outputs, target), dtype)
         # a row without a target is no first row of a real target: it is predicted and not kept
         counted = ~jnp.all(jnp.isnan(y)) if self.warms_up else jnp.ones((), bool)

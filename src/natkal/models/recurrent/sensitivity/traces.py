@@ -10,7 +10,7 @@ from natkal.models.recurrent.sensitivity.base import Sensitivity, no_start
 from natkal.models.recurrent.system import Local, System
 from natkal.typing import Array, Float
 
-Trace = Float[Array, "leaves *shape"]
+Trace = Float[Array, "..."]
 """d s_i / d w for each weight w of one parameter leaf, i the unit that w feeds: one number for each state leaf."""
 
 
