@@ -63,10 +63,8 @@ def told_of(told: Sequence[Any], rest: BankState, room: Room) -> tuple[Any, ...]
     parts = []
     for said, own, count in zip(told, rest.selection.running, room, strict=True):
         if count:
-            at = [own.order[place] for place in range(count)] if count < len(own.order) else range(count)
-            parts.append(
-                jax.tree.map(lambda leaf, at=at: jnp.swapaxes(_picked(jnp.swapaxes(leaf, 0, 1), at), 0, 1), said)
-            )
+            at = _within(own, count)
+            parts.append(jax.tree.map(lambda leaf, at=at: _picked(leaf, at, axis=1), said))
     return tuple(parts)
 
 
@@ -81,10 +79,14 @@ def _places(rest: BankState, room: Room) -> list[Int[Array, ""]]:
     assert rest.selection is not None
     first, places = 0, []
     for own, count in zip(rest.selection.running, room, strict=True):
-        some = [own.order[place] for place in range(count)] if count < len(own.order) else range(count)
-        places += [jnp.asarray(first + place) for place in some]
+        places += [jnp.asarray(first + place) for place in _within(own, count)]
         first += len(own.order)
     return places
+
+
+def _within(running: RunningMembers, count: int) -> Sequence[Any]:
+    """The places within a group of the members that the smaller bank has."""
+    return [running.order[place] for place in range(count)] if count < len(running.order) else range(count)
 
 
 def _picked(leaf: Array, places: Sequence[Any], axis: int = 0) -> Array:

@@ -59,7 +59,7 @@ def decision_at(seen: Int[Array, ""]) -> Bool[Array, ""]:
     return (seen >= FIRST) & ((seen & (seen - 1) == 0) | (seen % REVIEW == 0))
 
 
-def room(running: Sequence[int], sizes: Sequence[int], seen: int) -> tuple[int, ...]:
+def room_for(running: Sequence[int], sizes: Sequence[int], seen: int) -> tuple[int, ...]:
     """How many members of each group the mixing has room for (bank_running.py); a function of the state alone."""
     if seen < SETTLED:
         return tuple(sizes)

@@ -24,7 +24,7 @@ from natkal.learners.bank import DEAD_AFTER
 from natkal.learners.bank_running import Room, put_back, running_bank, spread_out, taken, told_of
 from natkal.learners.members import entry, with_entry
 from natkal.learners.scaled import Scaled
-from natkal.learners.selection import REVIEW, room
+from natkal.learners.selection import REVIEW, room_for
 from natkal.learners.standardiser import ScaledState, Standard
 from natkal.tabular.architectures import Inputs
 from natkal.tabular.tasks import Outcome, Task
@@ -106,7 +106,7 @@ class Stages:
         silent, selection = jax.device_get((rest.silent, rest.selection))
         lost = none if (silent < DEAD_AFTER).all() else [bool(one) for one in bank.lost(rest)]
         running = tuple(int(own.running) for own in selection.running)
-        return running, room(running, bank.sizes, int(selection.seen)), lost
+        return running, room_for(running, bank.sizes, int(selection.seen)), lost
 
     def _restart(self, index: int, rest: Any) -> Any:
         """New states of a group whose members have all stopped learning."""
