@@ -60,7 +60,8 @@ test-matrix:  ## a fast part of the tests on the oldest supported Python and jax
 	@$(call matrix_run,.venv-newest,$(NEWEST),jax)
 
 soak: $(READY)  ## the long runs: every test as a user compiles; float32 for ten million steps; 200 kills, 5,000 damaged checkpoints, 10,000 bad rows
-	@NATKAL_DTYPE=float64 XLA_FLAGS="$(ONE_THREAD)" $(PYTEST) $(SHAPES) tests
+	@NATKAL_DTYPE=float64 XLA_FLAGS="$(ONE_THREAD)" $(PYTEST) tests
+	@NATKAL_DTYPE=float64 XLA_FLAGS="$(ONE_THREAD)" $(PYTEST) $(SHAPES) $(NUMERIC)
 	@$(BIN)/python -m benchmarks soak
 	@$(BIN)/python -m benchmarks kills
 

@@ -158,7 +158,7 @@ def layer_places(small: Layer, large: Layer, places: np.ndarray) -> tuple[np.nda
 
 
 def _numbered(size: int) -> Any:
-    return np.arange(size, dtype=float)[None]
+    return jnp.arange(size, dtype=float)[None]
 
 
 def merge(pieces: Sequence[Piece]) -> Layer:

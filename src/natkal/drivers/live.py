@@ -70,12 +70,17 @@ class Packing:
         leaves = [next(rest) if place is None else _leaf(words, place) for place in self.places]
         return jax.tree.unflatten(self.structure, leaves)
 
-    def read(self, words: Array, large: tuple[Array, ...]) -> Any:
-        """The pytree as Python numbers and NumPy arrays, all small leaves by one look at the words."""
+    def read(self, words: Array, large: tuple[Array, ...], rows: int | None = None) -> Any:
+        """The pytree as Python numbers and NumPy arrays, all small leaves by one look at the words.
+
+        With `rows`, the first so many rows of every array.
+        """
         leaves = np.asarray(words).view(self.record).item()
         if large:
             small, rest = iter(leaves), iter(large)
             leaves = [np.asarray(next(rest)) if place is None else next(small) for place in self.places]
+        if rows is not None:
+            leaves = [leaf[:rows] for leaf in leaves]
         return self.structure.unflatten(leaves)
 
 

@@ -31,9 +31,11 @@ class Objective(NamedTuple):
     value: Float[Array, ""]
     size: Float[Array, ""]
 
-    def plus(self, term: Float[Array, ""], keep: Float[Array, ""] | float = 1.0) -> "Objective":
-        """One more term, the earlier ones faded."""
-        return Objective(value=keep * self.value + term, size=keep * self.size + jnp.abs(term))
+    def plus(
+        self, term: Float[Array, ""], keep: Float[Array, ""] | float = 1.0, cancelled: Float[Array, ""] | float = 0.0
+    ) -> "Objective":
+        """One more term, the earlier ones faded. `cancelled`: the size of what cancels inside the term."""
+        return Objective(value=keep * self.value + term, size=keep * self.size + jnp.abs(term) + cancelled)
 
     def reaches(self, before: "Objective") -> Bool[Array, ""]:
         """Whether this is finite and at least what it was before, as far as sums can be told apart."""
@@ -144,9 +146,12 @@ class _Work:
             jacobian = dense_rows(look.seen.rows)
             fisher_diagonal = rate.weight * jnp.sum(jnp.square(look.seen.factor.T @ jacobian), axis=0)
             given_back = (1 - rate.keep) * restored
+            term = look.log_prob + 0.5 * jnp.sum(given_back * offset)
+            # A prediction is a sum of parts of the size J theta: its rounding error is relative to them, not to the sum.
+            cancelled = jnp.abs(look.seen.score) @ (jnp.abs(jacobian) @ jnp.abs(ravel(at)))
             return Pass(
                 state=now.state._replace(curvature=update.state, carry=look.around.carry, steps=steps, key=key),
-                objective=now.objective.plus(look.log_prob + 0.5 * jnp.sum(given_back * offset), rate.keep),
+                objective=now.objective.plus(term, rate.keep, cancelled),
                 gradient=rate.keep * now.gradient + look.seen.score @ jacobian + given_back,
                 fisher_diagonal=rate.keep * now.fisher_diagonal + fisher_diagonal,
             ), None

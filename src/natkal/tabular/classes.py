@@ -18,15 +18,16 @@ class ClassNumbers:
         self._target = target
         self.names = list(target.classes)
         self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._in_order = _in_order(self.names)
 
     def read(self, column: Column, reasons: dict[int, str]) -> np.ndarray | list[str | None]:
         """The numbers of the classes where all are known, otherwise their names, for `number` to go through."""
-        if not isinstance(column, np.ndarray) and column and set(map(type, column)) <= {int}:
-            numbers = np.array(column)
-            if numbers.dtype.kind == "i" and self._are_numbers(numbers):
-                return numbers.astype(np.float64)
-        if isinstance(column, np.ndarray) and self._are_numbers(column):
-            return column
+        if isinstance(column, np.ndarray):
+            if self._in_order and self._are_numbers(column):
+                return column
+        elif self._in_order and column and set(map(type, column)) <= {int}:
+            if min(column) >= 0 and max(column) < len(self.names):
+                return np.array(column, np.float64)
 
         def name_of(cell: object) -> str | None:
             return cells.class_name(cell, whole=self._target.whole)
@@ -38,9 +39,8 @@ class ClassNumbers:
             return words
 
     def _are_numbers(self, column: np.ndarray) -> bool:
-        """Whether these finite numbers are the numbers of their classes."""
-        in_order = all(name == str(number) for number, name in enumerate(self.names))
-        return in_order and bool(np.all((column >= 0) & (column < len(self.names)) & (column == np.floor(column))))
+        """Whether these finite numbers, the names of their classes in order, are known."""
+        return bool(np.all((column >= 0) & (column < len(self.names)) & (column == np.floor(column))))
 
     def complaint(self, word: str | None) -> str:
         """Why this class cannot be taken; empty if it can."""
@@ -54,6 +54,7 @@ class ClassNumbers:
         if word is None:
             return math.nan
         if word not in self._numbers:
+            self._in_order = self._in_order and word == str(len(self.names))
             self._numbers[word] = len(self.names)
             self.names.append(word)
         return float(self._numbers[word])
@@ -63,6 +64,12 @@ class ClassNumbers:
         for word in self.names[count:]:
             del self._numbers[word]
         del self.names[count:]
+        self._in_order = _in_order(self.names)
+
+
+def _in_order(names: Sequence[str]) -> bool:
+    """Whether each class is called by its own number."""
+    return all(name == str(number) for number, name in enumerate(names))
 
 
 def number_classes(

@@ -92,7 +92,7 @@ class TargetPrograms:
 
     def read(self, told: Any, length: int, count: int) -> Any:
         """What steps told, as NumPy arrays; waits for it."""
-        return jax.tree.map(lambda leaf: leaf[:count], self._told[length].read(*told))
+        return self._told[length].read(*told, count)
 
 
 class Programs:
