@@ -75,7 +75,7 @@ class Packing:
 
         With `rows`, the first so many rows of every array.
         """
-        leaves = np.asarray(words).view(self.record).item()
+        leaves: Any = np.asarray(words).view(self.record).item()
         if large:
             small, rest = iter(leaves), iter(large)
             leaves = [np.asarray(next(rest)) if place is None else next(small) for place in self.places]

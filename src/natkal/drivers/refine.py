@@ -147,7 +147,7 @@ class _Work:
             fisher_diagonal = rate.weight * jnp.sum(jnp.square(look.seen.factor.T @ jacobian), axis=0)
             given_back = (1 - rate.keep) * restored
             term = look.log_prob + 0.5 * jnp.sum(given_back * offset)
-            # A prediction is a sum of parts of the size J theta: its rounding error is relative to them, not to the sum.
+            # A prediction is a sum of parts of the size J theta, to which its rounding error is relative.
             cancelled = jnp.abs(look.seen.score) @ (jnp.abs(jacobian) @ jnp.abs(ravel(at)))
             return Pass(
                 state=now.state._replace(curvature=update.state, carry=look.around.carry, steps=steps, key=key),

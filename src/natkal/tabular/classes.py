@@ -22,11 +22,11 @@ class ClassNumbers:
 
     def read(self, column: Column, reasons: dict[int, str]) -> np.ndarray | list[str | None]:
         """The numbers of the classes where all are known, otherwise their names, for `number` to go through."""
-        if isinstance(column, np.ndarray):
-            if self._in_order and self._are_numbers(column):
-                return column
-        elif self._in_order and column and set(map(type, column)) <= {int}:
-            if min(column) >= 0 and max(column) < len(self.names):
+        if self._in_order and isinstance(column, np.ndarray) and self._are_numbers(column):
+            return column
+        if self._in_order and isinstance(column, list) and set(map(type, column)) == {int}:
+            known = min(column) >= 0 and max(column) < len(self.names)
+            if known:
                 return np.array(column, np.float64)
 
         def name_of(cell: object) -> str | None:

@@ -92,7 +92,7 @@ class TargetPrograms:
 
     def read(self, told: Any, length: int, count: int) -> Any:
         """What steps told, as NumPy arrays; waits for it."""
-        return self._told[length].read(*told, count)
+        return self._told[length].read(*told, rows=count)
 
 
 class Programs:

@@ -224,7 +224,7 @@ class Work:
     ) -> list["Block"]:
         """Learn rows as one block, or several where classes are added on the way."""
         session = self.session
-        labelled = np.logical_not(np.isnan(whole.targets)).any(axis=1)
+        labelled = ~np.atleast_1d(np.isnan(whole.targets).all(axis=1))
         count = int(np.count_nonzero(labelled))
         session.counts.read += len(labelled)
         session.counts.learned += count

@@ -1,13 +1,19 @@
 """Files a run appends to, so that a run that was killed can cut them back to its checkpoint and go on."""
 
 import contextlib
+import csv
+import io
 import json
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from natkal.app.reading.kafka.address import is_kafka
+from natkal.app.reading.source import STDIN
+from natkal.app.settings import Settings
 from natkal.tabular.errors import StreamError
 from natkal.tabular.table import Reject, Rows
 
@@ -106,3 +112,30 @@ class Appender:
         return StreamError(
             f"{self.path}: cannot be written ({error.strerror or error}); the last checkpoint is kept, --resume goes on"
         )
+
+
+def places(
+    settings: Settings, folder: Path, inputs: Iterable[str], names: Iterable[str]
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """The files and the topics of a run's outputs, by name; predictions only where they were asked for."""
+    in_folder = {"rejects": "rejects.jsonl", "metrics": "metrics.csv", "forecasts": "forecasts.csv"}
+    files: dict[str, Path] = {}
+    topics: dict[str, str] = {}
+    for name in names:
+        place = getattr(settings, name, None)
+        if place and is_kafka(place):
+            topics[name] = place
+        elif place or name in in_folder:
+            files[name] = Path(place) if place else folder / in_folder[name]
+    data = {Path(name).resolve() for name in inputs if name != STDIN and not is_kafka(name)}
+    for name, path in files.items():
+        if path.resolve() in data:
+            raise StreamError(f"{path}: is the data itself; name another file for the {name}")
+    return files, topics
+
+
+def csv_line(cells: Sequence[str]) -> str:
+    """One line of CSV, quoted where a cell holds a comma."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()

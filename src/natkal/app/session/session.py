@@ -1,7 +1,5 @@
 """A run from its first row to its last: read, check, predict, learn, write, and keep a checkpoint to go on from."""
 
-import csv
-import io
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +17,9 @@ from natkal.app.session.forecast_scores import FILE_HEADER, ForecastScores, chec
 from natkal.app.session.late_labels import delayed, match_ids
 from natkal.app.session.make_learner import check_memory, check_pool, make_learner
 from natkal.app.session.metrics import RECENT, Metrics, record, written
-from natkal.app.session.outputs import Appender, Output
+from natkal.app.session.outputs import Appender, Output, csv_line, places
 from natkal.app.session.predictions import PredictionFormat
+from natkal.app.session.rejects import check_count, count_reasons, warnings
 from natkal.app.session.topics import open_topics
 from natkal.app.settings import Counts, Settings
 from natkal.tabular.clock import Clock
@@ -30,9 +29,6 @@ from natkal.tabular.loop import Pending, Row, Told
 from natkal.tabular.schema import Schema, Target
 from natkal.tabular.table import Position, Reject, Rows
 from natkal.tabular.table_learner import TableLearner
-
-LOUD_SHARE = 0.01
-"""A run in which more than this share of the rows was rejected, or of the steps refused, says so at its end."""
 
 
 class Session:
@@ -326,39 +322,23 @@ class Session:
         self.outputs["metrics"].write(",".join(cells) + "\n")
 
     def _reject(self, rejects: list[Reject], rows: Rows) -> None:
+        count_reasons(self.reasons, rejects)
         for reject in rejects:
-            kind = reject.reason.partition(":")[0] if reject.reason.startswith("column") else reject.reason
-            self.reasons[kind] = self.reasons.get(kind, 0) + 1
             self.outputs["rejects"].write_reject(reject, rows)
         self.counts.rejected += len(rejects)
 
     def check_rejects(self) -> None:
-        """Stop a run with more rejects than it may have."""
-        limit = self.settings.max_rejects
-        if limit is not None and self.counts.rejected > limit:
+        """Stop a run with more rejects than it may have, with a checkpoint."""
+        try:
+            check_count(self.counts, self.settings.max_rejects, self.outputs["rejects"].path)
+        except StreamError:
             self.save()
-            raise StreamError(
-                f"{self.counts.rejected:,} of {self.counts.read:,} rows were rejected, "
-                f"more than --max-rejects {limit:,}; see {self.outputs['rejects'].path}"
-            )
+            raise
 
     def warnings(self) -> list[str]:
         """What a person should know at the end of a run."""
-        found = []
-        if self.counts.read and self.counts.rejected > LOUD_SHARE * self.counts.read:
-            reason = max(self.reasons, key=lambda name: self.reasons[name])
-            place = self.settings.rejects or self.folder / "rejects.jsonl"
-            found.append(
-                f"{self.counts.rejected / self.counts.read:.1%} of the rows were rejected, most often: {reason}; "
-                f"see {place}, and --features, --task or --classes to say what a column is"
-            )
-        refused = self.learner.refused
-        if refused > LOUD_SHARE * self.counts.learned:
-            found.append(
-                f"{refused:,} times in {self.counts.learned:,} rows a filter could not take its step, because it was "
-                "not finite, or had to start again: look for extreme values, or try --model linear"
-            )
-        return found
+        place = self.settings.rejects or self.folder / "rejects.jsonl"
+        return warnings(self.counts, self.reasons, self.learner.refused, place)
 
     def resets(self, encoded: Encoded) -> np.ndarray | None:
         """Where new sequences start; None where there are none."""
@@ -392,27 +372,14 @@ class Session:
     # -- on disk -------------------------------------------------------------------------------------------------------
 
     def open_outputs(self, kept: Mapping[str, Any]) -> None:
-        """What the run appends to: files, each cut back to its length, and topics."""
-        paths = {"rejects": self.folder / "rejects.jsonl", "metrics": self.folder / "metrics.csv"}
-        topics: dict[str, str] = {}
-        for name in ("metrics", "rejects", "predictions"):
-            place = getattr(self.settings, name)
-            if place and is_kafka(place):
-                topics[name] = place
-                paths.pop(name, None)
-            elif place:
-                paths[name] = Path(place)
+        """What the run appends to, each cut back to its length."""
         self.format.partitions = any(map(is_kafka, self.files))
+        first = {"metrics": csv_line(self.metrics.names), "predictions": self.format.header, "rejects": ""}
         if self.forecasts is not None:
-            paths["forecasts"] = self.folder / "forecasts.csv"
-        first = {"metrics": _csv_line(self.metrics.names), "predictions": self.format.header, "rejects": ""}
-        first["forecasts"] = FILE_HEADER
-        inputs = {Path(name).resolve() for name in self.files if name != STDIN and not is_kafka(name)}
-        for name, path in paths.items():
-            if path.resolve() in inputs:
-                raise StreamError(f"{path}: is the data itself; name another file for the {name}")
+            first["forecasts"] = FILE_HEADER
+        files, topics = places(self.settings, self.folder, self.files, first)
         self.outputs |= open_topics(topics, self.settings, self.folder, self.files, kept, lambda: self.stop())
-        for name, path in paths.items():
+        for name, path in files.items():
             self.outputs[name] = Appender(path, int(kept.get(name, 0)), first[name])
 
     def close_outputs(self) -> None:
@@ -438,10 +405,3 @@ def _chain(first: list[Rows], source: RowSource) -> Iterator[Rows]:
     yield from first
     while (rows := source.read()) is not None:
         yield rows
-
-
-def _csv_line(cells: Sequence[str]) -> str:
-    """One line of CSV, quoted where a cell holds a comma."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
-    return line.getvalue()
