@@ -41,7 +41,7 @@ def run_part(part: str, report: Callable[[str], None], rows: int = 400) -> dict[
             continue
         losses = learn(params, apply, curvature(), inputs, targets)
         report(f"dead: {part}, {name}: {' '.join(f'{loss:.2f}' for loss in losses)}, constant {constant:.2f}")
-        cells = {f"prior_{prior:g}": loss for prior, loss in zip(PRIORS, losses, strict=True)}
+        cells = {f"prior_{prior:g}": float(loss) for prior, loss in zip(PRIORS, losses, strict=True)}
         alive = bool(np.all(losses <= constant))
         found.append({"network": part, "parameters": size, "curvature": name, **cells, "constant": constant,
                       "alive": alive})  # fmt: skip
@@ -80,4 +80,4 @@ def learn(params: Any, apply: Callable[..., Any], curvature: Any, inputs: Any, t
         return jax.lax.scan(step, learner.init(), (inputs, targets))[1]
 
     log_prob = jax.jit(jax.vmap(one))(jnp.asarray(PRIORS, jnp.float32))
-    return -np.asarray(log_prob)[:, -len(targets) // 4 :].mean(axis=1)
+    return -np.asarray(log_prob, np.float64)[:, -len(targets) // 4 :].mean(axis=1)

@@ -19,6 +19,7 @@ from natkal.compiling import LARGEST_STATE_BYTES, compile_loop
 from natkal.drivers.live import Packing
 from natkal.tabular.loop import Feed, Loop, Row, Told, spans
 from natkal.tabular.past import Past
+from natkal.tabular.slots import slots_of
 from natkal.tabular.stages import Stages, Steps
 from natkal.tabular.table_learner import TableLearner
 
@@ -203,7 +204,7 @@ class LiveTable:
         with jax.enable_x64(True):
             if learner.keyed:
                 learner.make_room(len(learner.keys) + 1)
-                self._slots = jax.tree.leaves(learner.state)[0].shape[0]
+                self._slots = slots_of(learner.state)
             size = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(learner.state))
             self._programs, self._held = None, learner.state
             if size <= LARGEST_STATE_BYTES:

@@ -9,7 +9,7 @@ of its own. Numbers enter as they are (and are scaled like other inputs), two cl
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -177,8 +177,10 @@ class Past:
         often = count % EARLY_STEP == 0 if count <= EARLY else count & (count - 1) == 0
         return often or count % (2 * LONGEST_PERIOD) == 0
 
-    def rows(self, targets: np.ndarray, keys: list[str]) -> np.ndarray:
+    def rows(self, targets: np.ndarray, keys: Sequence[str]) -> np.ndarray:
         """The inputs of consecutive rows whose targets become known one after the other (NaN: not known)."""
+        if not self.columns or np.isnan(targets).all():
+            return self.asked(len(targets), keys)
         made = np.empty((len(targets), self.columns))
         first = 0
         while first < len(targets):
@@ -191,6 +193,12 @@ class Past:
             else:
                 first = self._rows_at_once(targets, first, made)
         return made
+
+    def asked(self, count: int, keys: Sequence[str]) -> np.ndarray:
+        """The inputs of so many rows, each as if it came next."""
+        if not self.columns or not count:
+            return np.zeros((count, self.columns))
+        return np.stack([self.inputs(keys[row]) for row in range(count)] if keys else [self.inputs()] * count)
 
     def _rows_at_once(self, targets: np.ndarray, first: int, made: np.ndarray) -> int:
         """`rows` from `first` on, without a period, up to the row after which one is looked for; the row after it."""

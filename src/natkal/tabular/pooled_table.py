@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from natkal.tabular.choose import Inputs
@@ -12,6 +11,7 @@ from natkal.tabular.loop import Feed, Joined, Pending
 from natkal.tabular.options import Options, past_lags
 from natkal.tabular.past import Past
 from natkal.tabular.pool import check_poolable, pooled
+from natkal.tabular.slots import slots_for, spread
 from natkal.tabular.table_learner import TableLearner
 
 FIRST_POOLING, GROWTH = 64, 1.3
@@ -41,7 +41,7 @@ class PooledTable(TableLearner):
         self.pasts, self.known = pasts, known
         with jax.enable_x64(True):
             self.state = tuple(
-                _spread(
+                spread(
                     learner.units.with_scales(own, Inputs(_varying(part), None), self._learners_values(position, rows)),
                     self.slots,
                 )
@@ -74,11 +74,11 @@ class PooledTable(TableLearner):
     @property
     def slots(self) -> int:
         """How many slots a checkpoint has: the keys', and at least one that is the population."""
-        return self._slots_for(len(self.keys) + 1)
+        return slots_for(len(self.keys) + 1)
 
     def make_room(self, needed: int) -> None:
         """Twice the slots, as often as needed, with one to spare."""
-        self._grow(self._slots_for(max(needed, len(self.keys) + 1)))
+        self._grow(slots_for(max(needed, len(self.keys) + 1)))
 
     def new_model(self) -> Any:
         """The population's state, with a leading axis."""
@@ -115,7 +115,3 @@ def _varying(numbers: np.ndarray) -> np.ndarray:
     lowest = np.where(present, numbers, np.inf).min(axis=0, initial=np.inf)
     highest = np.where(present, numbers, -np.inf).max(axis=0, initial=-np.inf)
     return np.where((highest > lowest)[None], numbers, np.nan)
-
-
-def _spread(state: Any, count: int) -> Any:
-    return jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf)[None], count, axis=0), state)

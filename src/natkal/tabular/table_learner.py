@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from natkal.compiling import run_once
@@ -23,10 +22,10 @@ from natkal.tabular.loop import Feed, Loop, Pending, Progress, Row, Told
 from natkal.tabular.options import Options, check_options, past_lags
 from natkal.tabular.past import Past
 from natkal.tabular.resize import resized
+from natkal.tabular.slots import FIRST_SLOTS, slots_for, slots_of, spread, with_slots
 from natkal.tabular.stages import BLOCK
 from natkal.tabular.tasks import LEVEL, Task, make_task
 
-FIRST_SLOTS = 16
 SHORT_BLOCK = 32
 _LOOPS: dict[Any, Loop] = {}
 
@@ -93,7 +92,7 @@ class TableLearner:
         self.block = BLOCK
         self._build()
         with jax.enable_x64(True):
-            self.held: Any = _spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
+            self.held: Any = spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
             """The state as it is known here."""
 
     @property
@@ -193,13 +192,7 @@ class TableLearner:
         parts, known = [], np.zeros((count, len(self.targets)), np.int32)
         for position, past in enumerate(self.pasts):
             own = targets[:, position]
-            if not past.columns:
-                before = np.zeros((count, 0))
-            elif tell_past and not np.isnan(own).all():
-                before = past.rows(own, list(keys))
-            else:
-                before = np.stack([past.inputs(keys[row] if keys else "") for row in range(count)] or [past.inputs()])
-                before = before[:count]
+            before = past.rows(own, list(keys)) if tell_past else past.asked(count, keys)
             wider = before.shape[1] or free.shape[1]
             parts.append(np.concatenate([before, numbers, free], axis=1) if wider else numbers)
             if self.targets[position].classes and not (own >= self.known[position]).any():
@@ -369,15 +362,7 @@ class TableLearner:
     @property
     def slots(self) -> int:
         """How many slots a checkpoint with these keys has."""
-        return self._slots_for(len(self.keys))
-
-    @staticmethod
-    def _slots_for(needed: int) -> int:
-        """A power of two times the first slots, at least so many."""
-        slots = FIRST_SLOTS
-        while slots < needed:
-            slots *= 2
-        return slots
+        return slots_for(len(self.keys))
 
     def slot(self, key: str) -> int:
         """The slot of one key."""
@@ -385,19 +370,17 @@ class TableLearner:
 
     def make_room(self, needed: int) -> None:
         """Twice the slots, as often as needed."""
-        self._grow(self._slots_for(needed))
+        self._grow(slots_for(needed))
 
     def new_model(self) -> Any:
         """The state of one more model, with a leading axis."""
-        return _spread(self.loop.start(), 1)
+        return spread(self.loop.start(), 1)
 
     def _grow(self, size: int) -> None:
         """So many slots at least; new ones are new models, wherever the others learn."""
-        have = jax.tree.leaves(self.held)[0].shape[0]
-        if size > have:
+        if size > slots_of(self.held):
             with jax.enable_x64(True):
-                more = jax.tree.map(lambda leaf: jnp.repeat(leaf, size - have, axis=0), self.new_model())
-                self.held = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), self.held, more)
+                self.held = with_slots(self.held, self.new_model(), size)
 
     def one(self, slot: int | None = None) -> tuple[Any, ...]:
         """The states of one model, target by target: the only one, or that of a slot."""
@@ -453,8 +436,3 @@ class TableLearner:
         """The state from a checkpoint's arrays, which match `template`."""
         with jax.enable_x64(True):
             self.state = restored(jax.eval_shape(self.loop.init), arrays)
-
-
-def _spread(state: Any, count: int) -> Any:
-    """`count` copies of a state with a leading axis."""
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), state)
