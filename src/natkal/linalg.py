@@ -81,18 +81,19 @@ Factor = Leaf | Node
 
 def cholesky(matrix: Float[Array, "n n"]) -> Factor:
     """L with L L' = matrix, for a positive definite matrix."""
-    return _cholesky(matrix, _block(len(matrix)))
+    return _cholesky(matrix, _block(len(matrix)), None)
 
 
 def semidefinite(matrix: Float[Array, "n n"]) -> Factor:
     """L with L L' = matrix to rounding, where some eigenvalues may be zero.
 
-    The diagonal is raised by n eps of itself, more than rounding can take from a pivot.
+    The diagonal is raised by n eps of itself, more than rounding can take from a pivot, and no pivot is taken below
+    that.
     """
     diagonal = jnp.diagonal(matrix)
     info = jnp.finfo(matrix.dtype)
     raised = 4 * len(matrix) * info.eps * diagonal + jnp.maximum(info.eps**2 * jnp.max(diagonal), info.tiny)
-    return cholesky(matrix + jnp.diag(raised))
+    return _cholesky(matrix + jnp.diag(raised), _block(len(matrix)), raised)
 
 
 def triangular(lower: Float[Array, "n n"]) -> Factor:
@@ -201,16 +202,29 @@ def _block(size: int) -> int:
     return min(max(BLOCK, -(-size // 16)), LARGEST_BLOCK)
 
 
-def _cholesky(matrix: Float[Array, "n n"], block: int) -> Factor:
+def _cholesky(matrix: Float[Array, "n n"], block: int, least: Float[Array, " n"] | None) -> Factor:
+    """The factor; `least` has the smallest pivots to be taken, where the matrix may be singular.
+
+    There the inverse of a block is so large that its products lose half of their digits. What they leave of the right
+    side is solved for once more, which brings the digits back.
+    """
     size = len(matrix)
     if size <= UNROLLED:
-        return Leaf(_unrolled(matrix), None)
+        return Leaf(_unrolled(matrix, least), None)
     if size <= block:
-        return _eliminated(matrix)
+        return _eliminated(matrix, least)
     half = (size + 1) // 2
-    top = _cholesky(matrix[:half, :half], block)
-    below = top.whiten(matrix[:half, half:]).T
-    return Node(top, below, _cholesky(matrix[half:, half:] - below @ below.T, block))
+    top = _cholesky(matrix[:half, :half], block, None if least is None else least[:half])
+    right = matrix[:half, half:]
+    below = top.whiten(right)
+    if least is not None:
+        below = below + top.whiten(right - top.triangle() @ below)
+    rest = matrix[half:, half:] - below.T @ below
+    return Node(top, below.T, _cholesky(rest, block, None if least is None else least[half:]))
+
+
+def _pivot(value: Float[Array, ""], least: Float[Array, ""] | None) -> Float[Array, ""]:
+    return jnp.sqrt(value if least is None else jnp.maximum(value, least))
 
 
 def _triangular(lower: Float[Array, "n n"], block: int) -> Factor:
@@ -223,7 +237,7 @@ def _triangular(lower: Float[Array, "n n"], block: int) -> Factor:
     return Node(_triangular(lower[:half, :half], block), lower[half:, :half], _triangular(lower[half:, half:], block))
 
 
-def _eliminated(matrix: Float[Array, "n n"]) -> Leaf:
+def _eliminated(matrix: Float[Array, "n n"], least: Float[Array, " n"] | None) -> Leaf:
     """One block: [M | I] eliminated row by row to [L' | L^-1]."""
     size = len(matrix)
     both = jnp.concatenate([matrix, jnp.eye(size, dtype=matrix.dtype)], axis=1)
@@ -231,7 +245,7 @@ def _eliminated(matrix: Float[Array, "n n"]) -> Leaf:
     def eliminate(j: Array, done: Float[Array, "n k"]) -> Float[Array, "n k"]:
         column = jax.lax.dynamic_index_in_dim(done, j, 1, keepdims=False)
         row = jax.lax.dynamic_index_in_dim(both, j, 0, keepdims=False) - column @ done
-        return jax.lax.dynamic_update_index_in_dim(done, row / jnp.sqrt(row[j]), j, 0)
+        return jax.lax.dynamic_update_index_in_dim(done, row / _pivot(row[j], None if least is None else least[j]), j, 0)
 
     done = jax.lax.fori_loop(0, size, eliminate, jnp.zeros_like(both))
     return Leaf(jnp.tril(done[:, :size].T), done[:, size:])
@@ -248,10 +262,10 @@ def _inverted(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return jax.lax.fori_loop(0, len(lower), substitute, jnp.zeros_like(lower))
 
 
-def _unrolled(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+def _unrolled(matrix: Float[Array, "n n"], least: Float[Array, " n"] | None) -> Float[Array, "n n"]:
     columns, rest = [], matrix
     while len(rest):
-        column = rest[:, 0] / jnp.sqrt(rest[0, 0])
+        column = rest[:, 0] / _pivot(rest[0, 0], None if least is None else least[len(columns)])
         columns.append(jnp.pad(column, (len(matrix) - len(rest), 0)))
         rest = rest[1:, 1:] - column[1:, None] * column[None, 1:]
     return jnp.stack(columns, axis=1)
