@@ -14,12 +14,15 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 3))
 REAL = X @ [1.0, -2.0, 0.5] + 3 + 0.1 * RNG.normal(size=120)
 LABELS = np.where(X[:, 0] > X[:, 1], "yes", "no")
+EXPECTED_TO_FAIL = {
+    "check_sample_weight_equivalence_on_dense_data": "shuffles the rows; what is learned in one pass depends on order"
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [KalmanRegressor, KalmanClassifier, KalmanCountRegressor])
 def test_check_estimator(estimator, record_property):
-    results = check_estimator(estimator(**SINGLE), on_fail=None, on_skip=None)
+    results = check_estimator(estimator(**SINGLE), expected_failed_checks=EXPECTED_TO_FAIL, on_fail=None, on_skip=None)
     failed = [result["check_name"] for result in results if result["status"] == "failed"]
     record_property("checks", f"scikit-learn {estimator.__name__}: {len(results)} checks")
     assert not failed
