@@ -245,7 +245,9 @@ def _eliminated(matrix: Float[Array, "n n"], least: Float[Array, " n"] | None) -
     def eliminate(j: Array, done: Float[Array, "n k"]) -> Float[Array, "n k"]:
         column = jax.lax.dynamic_index_in_dim(done, j, 1, keepdims=False)
         row = jax.lax.dynamic_index_in_dim(both, j, 0, keepdims=False) - column @ done
-        return jax.lax.dynamic_update_index_in_dim(done, row / _pivot(row[j], None if least is None else least[j]), j, 0)
+        return jax.lax.dynamic_update_index_in_dim(
+            done, row / _pivot(row[j], None if least is None else least[j]), j, 0
+        )
 
     done = jax.lax.fori_loop(0, size, eliminate, jnp.zeros_like(both))
     return Leaf(jnp.tril(done[:, :size].T), done[:, size:])

@@ -2,9 +2,12 @@
 
 import csv
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import natkal as nk
+from natkal.tabular.choose import LINEAR
 from natkal.tabular.options import make_options
 from natkal.tabular.table_learner import TableLearner, TargetShape
 from tests.app.support import csv_text, learn, table
@@ -42,3 +45,18 @@ def test_command_line_scikit_learn_river_and_the_table_agree(tmp_path):
         scikit.partial_fit(row[None, :3], row[3:].astype(int))
     np.testing.assert_allclose(by_river[2:], expected[2:], rtol=1e-7)
     np.testing.assert_allclose(by_scikit, expected[2:], rtol=1e-7)
+
+
+@pytest.mark.float64
+def test_the_table_and_nk_auto_agree():
+    """The mixture of linear models of a table is `nk.auto` of that model with its priors and fadings."""
+    values = table(90)
+    options = make_options(model="linear", past="none", budget="best")
+    tabular = TableLearner(options, [True] * 3, [TargetShape("binary", 2, 2)], limits=False)
+    told = tabular.learn(tabular.rows(values[:, :3], values[:, 3:])).wait()
+    probability = told.outcomes[0].probabilities[np.arange(90), values[:, 3].astype(int)]
+    params = [{"weight": jnp.zeros((3, 1)), "bias": jnp.zeros(1)}]
+    model = nk.static_model(nk.mlp_apply, params, nk.families.Bernoulli())
+    learner = nk.auto(model, members=LINEAR)
+    info = nk.run(learner, learner.init(), values[:, :3], values[:, 3])[1]
+    np.testing.assert_allclose(info.log_prob, np.log(probability), rtol=1e-9)

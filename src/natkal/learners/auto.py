@@ -1,5 +1,6 @@
 """The learner to start with: nothing to tune."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -32,7 +33,7 @@ SETTINGS = (
 def auto(
     model: Model,
     *,
-    members: int = 12,
+    members: int | Sequence[tuple[float, float]] = 12,
     inputs: Any = None,
     memory: int | None = None,
     standardize: bool = True,
@@ -42,7 +43,7 @@ def auto(
     """A learner with nothing to tune: no rate, no decay, no prior scale, no noise variance.
 
     A bank of `members` filters that differ in prior scale and fading, mixed by likelihood: time grows with `members`,
-    loss shrinks. Inputs, and targets of a Gaussian family, are standardised as they come; `standardize=False` is for a
+    loss shrinks. In place of their number it may be the prior scale and the fading of each. Inputs, and targets of a Gaussian family, are standardised as they come; `standardize=False` is for a
     formula in units of its own. `inputs` is an example row of inputs, for its shape; without it the shape is found by
     trying those that the parameters suggest. The noise variance of a Gaussian, the dispersion of counts and the
     sharpness of class probabilities are learned. The curvature is the best one that fits `memory` bytes, what is free
@@ -54,14 +55,13 @@ def auto(
     >>> learner.bank.size, learner.bank.experts  # each filter at five temperatures
     (4, 20)
     """
-    if not 1 <= members <= len(SETTINGS):
-        raise ValueError(f"members: must lie in 1..{len(SETTINGS)} filters, got {members}")
+    settings = _settings(members)
     family = model.outputs
     inner = in_noise_units(model)
     if curvature is None:
-        curvature = _choose(inner, memory, members)
+        curvature = _choose(inner, memory, len(settings))
     outliers = robust(threshold=OUTLIER_DISTANCE, adaptive=True) if family.support == "real" else None
-    group = filters(inner, curvature, SETTINGS[:members], prior_cov, robust=outliers)
+    group = filters(inner, curvature, settings, prior_cov, robust=outliers)
     bank = Bank(groups=(group,), laws=laws_for(family), share=SHARE)
     if not standardize:
         return bank
@@ -73,6 +73,17 @@ def auto(
         )
     units = Standardiser(example, family, scaled=all_real(example), spread=expected_spread(family))
     return Scaled(bank=bank, units=units)
+
+
+def _settings(members: int | Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """Prior scale and fading of each filter."""
+    if not isinstance(members, int):
+        if np.ndim(members) != 2 or np.shape(members)[1] != 2:
+            raise ValueError("members: a number of filters, or a (prior scale, fading) for each of them")
+        return members
+    if not 1 <= members <= len(SETTINGS):
+        raise ValueError(f"members: must lie in 1..{len(SETTINGS)} filters, got {members}")
+    return SETTINGS[:members]
 
 
 def filters(
