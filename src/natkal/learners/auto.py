@@ -43,11 +43,12 @@ def auto(
     """A learner with nothing to tune: no rate, no decay, no prior scale, no noise variance.
 
     A bank of `members` filters that differ in prior scale and fading, mixed by likelihood: time grows with `members`,
-    loss shrinks. In place of their number it may be the prior scale and the fading of each. Inputs, and targets of a Gaussian family, are standardised as they come; `standardize=False` is for a
-    formula in units of its own. `inputs` is an example row of inputs, for its shape; without it the shape is found by
-    trying those that the parameters suggest. The noise variance of a Gaussian, the dispersion of counts and the
-    sharpness of class probabilities are learned. The curvature is the best one that fits `memory` bytes, what is free
-    unless given. `prior_cov` replaces 1/fan-in as the shape of the prior.
+    loss shrinks. In place of their number it may be the prior scale and the fading of each. Inputs, and targets of a
+    Gaussian family, are standardised as they come; `standardize=False` is for a formula in units of its own. `inputs`
+    is an example row of inputs, for its shape; without it the shape is found by trying those that the parameters
+    suggest. The noise variance of a Gaussian, the dispersion of counts and the sharpness of class probabilities are
+    learned. The curvature is the best one that fits `memory` bytes, what is free unless given. `prior_cov` replaces
+    1/fan-in as the shape of the prior.
 
     >>> import jax, natkal as nk
     >>> params = nk.mlp_params(jax.random.key(0), (3, 8, 1))
