@@ -3,12 +3,9 @@
 import importlib
 from pathlib import Path
 
-import pytest
-
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "api").glob("*.md"))
-NAMES = sorted(
-    {line[4:].strip() for page in PAGES for line in page.read_text().splitlines() if line.startswith("::: ")}
-)
+LINES = [line for page in PAGES for line in page.read_text().splitlines()]
+NAMES = {line[4:].strip() for line in LINES if line.startswith("::: ")}
 
 
 def found(name: str) -> bool:
@@ -28,6 +25,6 @@ def found(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_reference_names_what_exists(name: str) -> None:
-    assert found(name)
+def test_the_reference_names_what_exists() -> None:
+    assert len(NAMES) > 50
+    assert not [name for name in sorted(NAMES) if not found(name)]
