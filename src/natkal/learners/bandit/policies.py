@@ -14,7 +14,7 @@ from natkal.learners.bandit.worth_trying import Candidates, candidates
 from natkal.typing import Array, Bool, Float, Int
 
 FORCED_SHARE = 0.5
-"""The part of the decisions that goes to arms of which hardly anything is known, while there are any."""
+"""The part of the decisions in which one of the arms of which hardly anything is known has its turn."""
 
 
 class Knowledge(NamedTuple):
@@ -68,7 +68,7 @@ class Thompson:
     def choose(self, known: Knowledge, key: Array) -> Choice:
         """A member by its weight, a scale by its own, then all arms at once from the member's joint law.
 
-        Where hardly anything is known of some arms, every other decision is one of them.
+        Where hardly anything is known of some arms, one of them has its turn in every other decision (`_forced`).
         """
         law, found = known.law, self._candidates(known)
         member_key, scale_key, draw_key, chance_key, forced_key = jax.random.split(key, 5)
@@ -81,7 +81,7 @@ class Thompson:
         coin_key, any_key = jax.random.split(forced_key)
         share, each = _forced(found)
         forced = jax.random.uniform(coin_key) < share
-        anything = jax.random.categorical(any_key, jnp.where(found.hardly_known, 0.0, -jnp.inf))
+        anything = jax.random.categorical(any_key, jnp.log(found.forced))
         arm = jnp.where(forced, anything, best)
         if location.size == 1:
             return Choice(arm, jnp.ones((), location.dtype), jnp.asarray(True))
@@ -113,15 +113,20 @@ class Thompson:
     def _candidates(self, known: Knowledge) -> Candidates:
         """The arms to draw from; all of them, and none by force, where the scale is fixed."""
         if self.scale is not None:
-            return Candidates(known.available, jnp.zeros_like(known.available))
+            return Candidates(known.available, jnp.zeros(known.available.shape, known.law.location.dtype))
         stretch = jnp.sum(jnp.exp(known.log_scales) * jnp.square(known.scales))
         return candidates(known.family, known.law, stretch, known.available)
 
 
 def _forced(found: Candidates) -> tuple[Float[Array, ""], Float[Array, " n"]]:
-    """The probability of a decision among the arms that are hardly known, and that of each of them then."""
-    some = found.hardly_known.astype(jnp.zeros(()).dtype)
-    return jnp.where(jnp.any(found.hardly_known), FORCED_SHARE, 0.0), some / jnp.maximum(jnp.sum(some), 1.0)
+    """The probability of a forced trial, and that of each arm then.
+
+    Of the m arms that are hardly known each has its turn with probability FORCED_SHARE / m, and is then tried with the
+    probability `found.forced`; otherwise the decision is a draw like any other.
+    """
+    total = jnp.sum(found.forced)
+    turns = jnp.maximum(jnp.sum(found.forced > 0), 1)
+    return FORCED_SHARE * total / turns, found.forced / jnp.where(total > 0, total, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
