@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from natkal import linalg
 from natkal.engine.joint import JointLaw
 from natkal.families.base import Family
-from natkal.learners.bandit.best_arm import best_of_two, estimated
+from natkal.learners.bandit.best_arm import best_of_two, estimated, estimated_of_all
 from natkal.learners.bandit.worth_trying import Candidates, candidates
 from natkal.typing import Array, Bool, Float, Int
 
@@ -103,9 +103,7 @@ class Thompson:
             first = best_of_two(law, known.scales, known.log_scales, 0)
             both = jnp.stack([first, 1 - first])
         else:
-            both = jax.vmap(
-                lambda arm: estimated(law, known.scales, known.log_scales, found.worth_trying, arm, key, self.draws)
-            )(jnp.arange(count))
+            both = estimated_of_all(law, known.scales, known.log_scales, found.worth_trying, key, self.draws)
         free = jnp.where(found.worth_trying, both, 0.0)
         share, each = _forced(found)
         return (1 - share) * free / jnp.sum(free) + share * each

@@ -16,13 +16,13 @@ An arm is worth trying if for some m <= H
 With forgetting, n and H are bounded by the memory, and arms become worth trying again.
 
 All this believes the model. Rewards without a bound may hide what no model expects: arms of which less is known than
-FORCED sqrt(H) rewards are tried by force, as in Track-and-Stop (Garivier and Kaufmann), where each arm is pulled sqrt(t)
-times. The number of such trials is of order sqrt(H). They are made where they are cheap: with the probability
+FORCED sqrt(H) rewards are tried by force, as in Track-and-Stop (Garivier and Kaufmann), where each arm is pulled
+sqrt(t) times. The number of such trials is of order sqrt(H). They are made where they are cheap: with the probability
 
     min(1, USUAL_GAP unit / gap)
 
-where `unit` is the usual deviation of a reward, so that a forced trial costs at most USUAL_GAP units on average. Rewards
-that are 0 or 1 have no surprises.
+where `unit` is the usual deviation of a reward, so that a forced trial costs at most USUAL_GAP units on average.
+Rewards that are 0 or 1 have no surprises.
 """
 
 from typing import NamedTuple
