@@ -89,19 +89,21 @@ def test_what_is_known_is_not_tried_and_what_is_not_known_is() -> None:
 
 
 @pytest.mark.float64
-def test_frequencies_are_the_probabilities_that_are_told() -> None:
+@pytest.mark.parametrize("floor", [0.0, 0.3])
+def test_frequencies_are_the_probabilities_that_are_told(floor: float) -> None:
     """Three arms, of one hardly anything is known, 4 deviations below the best: a chi-squared test.
 
-    It has its turn in half of the decisions, and is then tried with probability 3 / 4.
+    It has its turn in half of the decisions, and is then tried with probability 3 / 4. With a floor, that share of the
+    decisions is any arm.
     """
     law = law_of(np.array([1.0, 0.995, -3.0]), np.array([1e-3, 2e-3, 1.0]), np.ones(3))
     known = Knowledge(
         nk.families.Gaussian(1.0), law, jnp.ones(3, bool), jnp.array([0.5, 1.0]), jnp.log(jnp.full(2, 0.5))
     )
-    policy = nk.thompson(draws=2000)
-    chances = np.asarray(policy.probabilities(known, jax.random.key(0)))
+    policy = nk.thompson(draws=2000, floor=floor)
+    chances = np.asarray(nk.thompson(draws=200_000, floor=floor).probabilities(known, jax.random.key(0)))
     found = jax.jit(jax.vmap(lambda key: policy.choose(known, key)))(jax.random.split(jax.random.key(1), 4000))
-    assert chances[2] == pytest.approx(0.375, abs=0.01)
+    assert chances[2] == pytest.approx((1 - floor) * 0.375 + floor / 3, abs=0.01)
     assert chances.sum() == pytest.approx(1.0)
     assert stats.chisquare(np.bincount(found.arm, minlength=3), 4000 * chances).pvalue > 1e-3
     np.testing.assert_allclose(found.probability, chances[np.asarray(found.arm)], atol=0.02)

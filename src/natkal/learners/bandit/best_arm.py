@@ -99,8 +99,9 @@ def estimated_of_all(
     """P(x_a is the largest) of every arm a, with one factorisation for each member: unbiased (Rao and Blackwell).
 
     For a draw x = h + s L z, arm a given the others is normal around x_a - s q_a / c_a with deviation s / sqrt(c_a),
-    where q = L^-T z and c_a is the diagonal of (L L')^-1. The estimate is the mean of the probabilities that it is
-    above the largest of the others. For one arm `estimated` has less noise; for all of them it factors n matrices.
+    where q = L^-T z and c_a is the diagonal of (L L')^-1. The estimate is the mean, over pairs z and -z, of the
+    probability that it is above the largest of the others. For one arm `estimated` has less noise; for all of them it
+    factors n matrices.
     """
     count, members = law.location.shape[1], len(law.log_weights)
 
@@ -117,8 +118,9 @@ def estimated_of_all(
         rival = jnp.where(jnp.arange(count)[None] == places[:, :1], two[:, 1:], two[:, :1])
         return jnp.mean(ndtr((centre - rival) * jnp.sqrt(precision) / scale), axis=0)
 
-    each = -(-draws // (members * len(scales)))
-    normal = jax.random.normal(key, (members, len(scales), each, count), law.location.dtype)
+    half = -(-draws // (2 * members * len(scales)))
+    upper = jax.random.normal(key, (members, len(scales), half, count), law.location.dtype)
+    normal = jnp.concatenate([upper, -upper], axis=2)
     by_scale = jax.vmap(one, in_axes=(None, None, None, 0, 0))
     chance = jax.vmap(by_scale, in_axes=(0, 0, 0, None, 0))(law.location, *jax.vmap(factored)(law.cov), scales, normal)
     by_pair = jnp.exp(law.log_weights[:, None] + log_scales[None])
