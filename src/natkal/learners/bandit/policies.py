@@ -83,9 +83,10 @@ class Thompson:
         share, each = _forced(found)
         forced = jax.random.uniform(coin_key) < share
         anything = jax.random.categorical(any_key, jnp.log(found.forced))
-        tried = jnp.where(forced, anything, best)
-        uniform = jax.random.categorical(uniform_key, jnp.log(_equal(known.available)))
-        arm = jnp.where(jax.random.uniform(floor_key) < self.floor, uniform, tried)
+        arm = jnp.where(forced, anything, best)
+        if self.floor > 0:
+            uniform = jax.random.categorical(uniform_key, jnp.log(_equal(known.available)))
+            arm = jnp.where(jax.random.uniform(floor_key) < self.floor, uniform, arm)
         if location.size == 1:
             return Choice(arm, jnp.ones((), location.dtype), jnp.asarray(True))
         if location.size == 2:
