@@ -16,8 +16,6 @@ import numpy as np
 import natkal as nk
 
 CAMPAIGNS = ("all", "men", "women")
-DRAWS = 8
-"""Paths of the estimate of a decision's probability: there are up to 80 arms."""
 
 
 def folder() -> Path:
@@ -67,7 +65,7 @@ def rows(report: Callable[[str], None]) -> list[dict[str, Any]]:
             return params["arm"] @ inputs["arm"] + params["shared"] @ inputs["shared"]
 
         params = {"arm": jnp.zeros(arms.shape[1]), "shared": jnp.zeros(4)}
-        bandit = nk.bandit(nk.static_model(apply, params, nk.families.Bernoulli()), policy=nk.thompson(draws=DRAWS))
+        bandit = nk.bandit(nk.static_model(apply, params, nk.families.Bernoulli()))
         shared = np.concatenate([np.ones((len(items), 1)), np.eye(3)[positions - 1]], axis=1).astype(np.float32)
         contexts = {"shared": shared, "arms": np.broadcast_to(arms, (len(items), *arms.shape))}
         replayed = nk.replay(bandit, nk.DecisionLog(contexts, items, clicks, chances))

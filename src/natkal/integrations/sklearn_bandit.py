@@ -16,7 +16,8 @@ class KalmanBandit(BaseEstimator):
 
     `arms` are all the arms there are; without it they are those of the first `partial_fit`. `reward` is "binary",
     "number" or "count"; "auto" is binary where the first rewards are 0 and 1. `policy` is "thompson", "ucb",
-    "epsilon-greedy" or "greedy", and `policy_value` the width of ucb or the share of epsilon-greedy.
+    "epsilon-greedy" or "greedy", and `policy_value` the width of ucb, the share of epsilon-greedy or the floor
+    of thompson.
 
     >>> import numpy as np
     >>> X = np.array([[0.0], [1.0]] * 40)

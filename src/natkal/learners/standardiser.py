@@ -78,7 +78,7 @@ class Standardiser:
     be scaled. `spread` is what the user expects of the deviation of a target before any is seen. `alike`, where given,
     says for each entry of a leaf which entry's scale it takes: quantities of one unit stay comparable. `fixed_units`:
     targets keep the units of the first rows, for targets whose mean depends on what was learned, as that of rewards
-    does.
+    does. All of them are learned as they are, however far from the first ones: decisions depend on their mean.
     """
 
     example: Any
@@ -134,7 +134,7 @@ class Standardiser:
             targets = jax.tree.map(lambda new, old: jnp.where(settled, old, new), targets, state.targets)
         units = self.target_units(state)
         standard = self._in_units(y, units)
-        if self.outputs.support == "real":
+        if self.outputs.support == "real" and not self.fixed_units:
             held = (jnp.abs(standard) > TARGETS_LINEAR_UP_TO) & (targets.strays > HELD_FROM)
             standard = jnp.where(held, jnp.nan, standard)
         first_targets = None
@@ -184,7 +184,8 @@ class Standardiser:
     def _in_units(self, y: Array, units: TargetUnits) -> Array:
         """The value as the members see it."""
         z = (y - units.location) / units.scale
-        return scales.compressed(z, TARGETS_LINEAR_UP_TO) if self.outputs.support == "real" else z
+        wild = self.outputs.support == "real" and not self.fixed_units
+        return scales.compressed(z, TARGETS_LINEAR_UP_TO) if wild else z
 
     def _growth(self, after: ScaledState, before: TargetUnits) -> Array:
         """The new scale of the targets over the old one; 1 at a jump and among the first rows."""

@@ -37,7 +37,8 @@ class BanditOptions:
     """What a user may say about a bandit; all of it decides the result, so all of it is in the checkpoint.
 
     `reward` is binary, number or count. `policy` is thompson, ucb, epsilon-greedy or greedy, `policy_value` the width
-    of ucb or the share of epsilon-greedy. `model` is auto (linear filters and a network), linear, or mlp:64,64.
+    of ucb, the share of epsilon-greedy or the floor of thompson. `model` is auto (linear filters and a network),
+    linear, or mlp:64,64.
     """
 
     reward: str = "number"
@@ -53,7 +54,7 @@ def check_bandit_options(options: BanditOptions) -> None:
         raise StreamError(f"reward: must be one of {', '.join(REWARDS)}, got {options.reward!r}")
     if options.policy not in POLICIES:
         raise StreamError(f"policy: must be one of {', '.join(POLICIES)}, got {options.policy!r}")
-    if options.policy_value is not None and options.policy in ("thompson", "greedy"):
+    if options.policy_value is not None and options.policy == "greedy":
         raise StreamError(f"policy: {options.policy} has no value, got {options.policy_value:g}")
     hidden_layers(options.model)
     make_policy(options)
@@ -71,7 +72,7 @@ def make_policy(options: BanditOptions) -> Policy:
             case "greedy":
                 return greedy()
             case _:
-                return thompson()
+                return thompson(floor=0.0 if value is None else value)
     except ValueError as error:
         raise StreamError(f"policy: {error}") from error
 

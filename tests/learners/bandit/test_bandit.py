@@ -12,7 +12,7 @@ from scipy import stats
 
 import natkal as nk
 from natkal.engine.joint import JointLaw
-from natkal.learners.bandit.best_arm import best_of_two, estimated
+from natkal.learners.bandit.best_arm import best_of_two, estimated, estimated_of_all
 from natkal.models.arms import heads_model
 
 WIDTH, ARMS = 3, 3
@@ -210,6 +210,15 @@ def test_probabilities_of_correlated_arms_against_draws() -> None:
     found = [float(ask(arm, jax.random.key(arm))) for arm in range(4)]
     np.testing.assert_allclose(found, naive, atol=0.01)
     assert sum(found) == pytest.approx(1, abs=0.01)
+    together = estimated_of_all(law, scales, log_scales, free, jax.random.key(0), 20_000)
+    np.testing.assert_allclose(together, naive, atol=0.01)
+    # arms that are not there, and a covariance of rank one
+    some, flat = jnp.array([True, False, True, True]), jnp.ones((2, 4, 4)) * law.cov[:, :1, :1]
+    alone = estimated_of_all(law._replace(cov=flat), scales, log_scales, some, jax.random.key(1), 20_000)
+    certain = np.zeros(4)
+    for weight, location in zip((0.3, 0.7), np.asarray(law.location), strict=True):
+        certain[np.argmax(np.where(some, location, -np.inf))] += weight
+    np.testing.assert_allclose(alone, certain, atol=1e-6)
     pair = law._replace(location=law.location[:, :2], cov=law.cov[:, :2, :2])
     two = np.mean(np.argmax((np.asarray(law.location)[member] + noise)[:, :2], axis=1) == 1)
     assert float(best_of_two(pair, scales, log_scales, 1)) == pytest.approx(two, abs=0.01)

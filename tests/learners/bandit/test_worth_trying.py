@@ -8,8 +8,9 @@ from scipy import stats
 
 import natkal as nk
 from natkal.engine.joint import JointLaw
+from natkal.learners.bandit import policies
 from natkal.learners.bandit.policies import Knowledge
-from natkal.learners.bandit.worth_trying import FORCED, TRIALS, candidates, reward_knowledge
+from natkal.learners.bandit.worth_trying import FORCED, TRIALS, USUAL_GAP, candidates, reward_knowledge
 
 ALL = jnp.ones(4, bool)
 
@@ -35,7 +36,8 @@ def test_against_a_literal_loop() -> None:
         worth = noise / variance
         horizon, best = max(1.0, worth.max()), mean.max()
         answer = ask(law_of(mean, variance, noise))
-        np.testing.assert_array_equal(answer.hardly_known, worth < FORCED * np.sqrt(horizon))
+        cheap = np.minimum(1.0, USUAL_GAP * np.sqrt(noise) / np.maximum(best - mean, 1e-300))
+        np.testing.assert_allclose(answer.forced, np.where(worth < FORCED * np.sqrt(horizon), cheap, 0.0))
         for arm, found in enumerate(np.asarray(answer.worth_trying)):
             gap, pays = best - mean[arm], bool(mean[arm] == best)
             for more in TRIALS:
@@ -75,7 +77,7 @@ def test_what_is_known_is_not_tried_and_what_is_not_known_is() -> None:
     law = law_of(mean, np.array([1e-3, 1e-3, 4.0, 1e-3]), np.ones(4))
     found = candidates(family, law, jnp.asarray(1.0), ALL)
     np.testing.assert_array_equal(found.worth_trying, [True, False, True, True])
-    np.testing.assert_array_equal(found.hardly_known, [False, False, True, False])
+    np.testing.assert_array_equal(found.forced, [0, 0, 1, 0])
     left = candidates(family, law, jnp.asarray(1.0), jnp.array([False, True, False, False]))
     np.testing.assert_array_equal(left.worth_trying, [False, True, False, False])
     # a reward without noise, an arm without doubt: finite, and the best arm alone
@@ -83,20 +85,37 @@ def test_what_is_known_is_not_tried_and_what_is_not_known_is() -> None:
     sure = candidates(family, certain, jnp.asarray(1.0), ALL)
     np.testing.assert_array_equal(sure.worth_trying, [True, False, False, True])
     bounded = candidates(nk.families.Bernoulli(), law, jnp.asarray(1.0), ALL)
-    assert not bounded.hardly_known.any()
+    assert not bounded.forced.any()
 
 
 @pytest.mark.float64
-def test_frequencies_are_the_probabilities_that_are_told() -> None:
-    """Three arms, of one hardly anything is known: half of the decisions are that arm, a chi-squared test."""
+@pytest.mark.parametrize("floor", [0.0, 0.3])
+def test_frequencies_are_the_probabilities_that_are_told(floor: float) -> None:
+    """Three arms, of one hardly anything is known, 4 deviations below the best: a chi-squared test.
+
+    It has its turn in half of the decisions, and is then tried with probability 3 / 4. With a floor, that share of the
+    decisions is any arm.
+    """
     law = law_of(np.array([1.0, 0.995, -3.0]), np.array([1e-3, 2e-3, 1.0]), np.ones(3))
     known = Knowledge(
         nk.families.Gaussian(1.0), law, jnp.ones(3, bool), jnp.array([0.5, 1.0]), jnp.log(jnp.full(2, 0.5))
     )
-    policy = nk.thompson(draws=2000)
-    chances = np.asarray(policy.probabilities(known, jax.random.key(0)))
+    policy = nk.thompson(draws=2000, floor=floor)
+    chances = np.asarray(nk.thompson(draws=200_000, floor=floor).probabilities(known, jax.random.key(0)))
     found = jax.jit(jax.vmap(lambda key: policy.choose(known, key)))(jax.random.split(jax.random.key(1), 4000))
-    assert chances[2] == pytest.approx(0.5, abs=0.01)
+    assert chances[2] == pytest.approx((1 - floor) * 0.375 + floor / 3, abs=0.01)
     assert chances.sum() == pytest.approx(1.0)
     assert stats.chisquare(np.bincount(found.arm, minlength=3), 4000 * chances).pvalue > 1e-3
     np.testing.assert_allclose(found.probability, chances[np.asarray(found.arm)], atol=0.02)
+
+
+@pytest.mark.float64
+def test_a_forced_trial_costs_little_where_rewards_are_far_apart() -> None:
+    """With the unit u of a learner, the forced trials of a decision cost at most USUAL_GAP u / 2, whatever the gap."""
+    family, unit = nk.families.Gaussian(1.0), 0.1
+    for gap in (0.2, 50.0, 1e6):
+        law = law_of(np.array([gap, 0.0, 0.0, 0.0]), np.array([1e-4, 1.0, 1.0, 1.0]), np.full(4, 0.01))
+        found = candidates(family, law._replace(unit=jnp.asarray(unit)), jnp.asarray(1.0), ALL)
+        share, each = policies._forced(found)
+        assert float(share * jnp.sum(each * gap)) <= 0.5 * USUAL_GAP * unit * (1 + 1e-12)
+        assert np.all(np.asarray(found.forced)[1:] > 0)

@@ -44,7 +44,10 @@ def decide(
         RewardKind, typer.Option(help="What a reward is (default: binary where the first ones are 0 and 1).")
     ] = RewardKind.auto,
     policy: Annotated[PolicyName, typer.Option(help="How an arm is chosen.")] = PolicyName.thompson,
-    policy_value: Annotated[float | None, typer.Option(help="ucb: deviations. epsilon-greedy: share.")] = None,
+    policy_value: Annotated[
+        float | None,
+        typer.Option(help="ucb: deviations. epsilon-greedy: share. thompson: floor, the share of random arms."),
+    ] = None,
     model: Annotated[str, typer.Option(help="auto, linear or mlp:64,64.")] = "auto",
     ignore: Annotated[str, typer.Option(help="Columns that say nothing about a context: a,b,c.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first weights and of the draws.")] = 0,

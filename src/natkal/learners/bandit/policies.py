@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from natkal import linalg
 from natkal.engine.joint import JointLaw
 from natkal.families.base import Family
-from natkal.learners.bandit.best_arm import best_of_two, estimated
+from natkal.learners.bandit.best_arm import best_of_two, estimated, estimated_of_all
 from natkal.learners.bandit.worth_trying import Candidates, candidates
 from natkal.typing import Array, Bool, Float, Int
 
 FORCED_SHARE = 0.5
-"""The part of the decisions that goes to arms of which hardly anything is known, while there are any."""
+"""The part of the decisions in which one of the arms of which hardly anything is known has its turn."""
 
 
 class Knowledge(NamedTuple):
@@ -64,11 +64,12 @@ class Thompson:
 
     draws: int
     scale: float | None
+    floor: float = 0.0
 
     def choose(self, known: Knowledge, key: Array) -> Choice:
         """A member by its weight, a scale by its own, then all arms at once from the member's joint law.
 
-        Where hardly anything is known of some arms, every other decision is one of them.
+        Where hardly anything is known of some arms, one of them has its turn in every other decision (`_forced`).
         """
         law, found = known.law, self._candidates(known)
         member_key, scale_key, draw_key, chance_key, forced_key = jax.random.split(key, 5)
@@ -78,11 +79,14 @@ class Thompson:
         noise = jax.random.normal(draw_key, location.shape, location.dtype)
         drawn = location + scale * (linalg.semidefinite(cov).triangle() @ noise)
         best = jnp.argmax(jnp.where(found.worth_trying, drawn, -jnp.inf))
-        coin_key, any_key = jax.random.split(forced_key)
+        coin_key, any_key, floor_key, uniform_key = jax.random.split(forced_key, 4)
         share, each = _forced(found)
         forced = jax.random.uniform(coin_key) < share
-        anything = jax.random.categorical(any_key, jnp.where(found.hardly_known, 0.0, -jnp.inf))
+        anything = jax.random.categorical(any_key, jnp.log(found.forced))
         arm = jnp.where(forced, anything, best)
+        if self.floor > 0:
+            uniform = jax.random.categorical(uniform_key, jnp.log(_equal(known.available)))
+            arm = jnp.where(jax.random.uniform(floor_key) < self.floor, uniform, arm)
         if location.size == 1:
             return Choice(arm, jnp.ones((), location.dtype), jnp.asarray(True))
         if location.size == 2:
@@ -92,10 +96,12 @@ class Thompson:
         else:
             paths = estimated(law, known.scales, known.log_scales, found.worth_trying, arm, chance_key, self.draws)
             chance, exact = jnp.where(found.worth_trying[arm], paths, 0.0), False
-        return Choice(arm, (1 - share) * chance + share * each[arm], jnp.asarray(exact))
+        free = (1 - share) * chance + share * each[arm]
+        mixed = (1 - self.floor) * free + self.floor * _equal(known.available)[arm]
+        return Choice(arm, mixed.astype(location.dtype), jnp.asarray(exact))
 
     def probabilities(self, known: Knowledge, key: Array) -> Float[Array, " n"]:
-        """Of each arm, that it is the best one."""
+        """Of each arm, that it is the best one, mixed with the forced trials and the floor."""
         law, count, found = known.law, known.law.location.shape[1], self._candidates(known)
         if count == 1:
             return jnp.ones(1, law.location.dtype)
@@ -103,25 +109,34 @@ class Thompson:
             first = best_of_two(law, known.scales, known.log_scales, 0)
             both = jnp.stack([first, 1 - first])
         else:
-            both = jax.vmap(
-                lambda arm: estimated(law, known.scales, known.log_scales, found.worth_trying, arm, key, self.draws)
-            )(jnp.arange(count))
+            both = estimated_of_all(law, known.scales, known.log_scales, found.worth_trying, key, self.draws)
         free = jnp.where(found.worth_trying, both, 0.0)
         share, each = _forced(found)
-        return (1 - share) * free / jnp.sum(free) + share * each
+        tried = (1 - share) * free / jnp.sum(free) + share * each
+        return ((1 - self.floor) * tried + self.floor * _equal(known.available)).astype(law.location.dtype)
 
     def _candidates(self, known: Knowledge) -> Candidates:
         """The arms to draw from; all of them, and none by force, where the scale is fixed."""
         if self.scale is not None:
-            return Candidates(known.available, jnp.zeros_like(known.available))
+            return Candidates(known.available, jnp.zeros(known.available.shape, known.law.location.dtype))
         stretch = jnp.sum(jnp.exp(known.log_scales) * jnp.square(known.scales))
         return candidates(known.family, known.law, stretch, known.available)
 
 
+def _equal(available: Bool[Array, " n"]) -> Float[Array, " n"]:
+    """The same probability for each arm that is available."""
+    return available / jnp.sum(available)
+
+
 def _forced(found: Candidates) -> tuple[Float[Array, ""], Float[Array, " n"]]:
-    """The probability of a decision among the arms that are hardly known, and that of each of them then."""
-    some = found.hardly_known.astype(jnp.zeros(()).dtype)
-    return jnp.where(jnp.any(found.hardly_known), FORCED_SHARE, 0.0), some / jnp.maximum(jnp.sum(some), 1.0)
+    """The probability of a forced trial, and that of each arm then.
+
+    Of the m arms that are hardly known each has its turn with probability FORCED_SHARE / m, and is then tried with the
+    probability `found.forced`; otherwise the decision is a draw like any other.
+    """
+    total = jnp.sum(found.forced)
+    turns = jnp.maximum(jnp.sum(found.forced > 0), 1)
+    return FORCED_SHARE * total / turns, found.forced / jnp.where(total > 0, total, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,13 +194,17 @@ def _among_best(values: Float[Array, " n"], available: Bool[Array, " n"], key: A
     return Choice(arm, (1 / jnp.sum(best)).astype(values.dtype), jnp.asarray(True))
 
 
-def thompson(*, scale: float | None = None, draws: int = 64) -> Thompson:
+def thompson(*, scale: float | None = None, draws: int = 64, floor: float = 0.0) -> Thompson:
     """Thompson sampling: each arm with the probability that it is the best one, as far as is known.
 
     `scale` multiplies the deviations of a draw; 1 is the posterior to the letter. Unless given, how much to explore is
     found from the rewards: each of a few scales predicts every reward, and Bayes weighs them; and only those arms are
     drawn of which more rewards could pay for what trying them costs (`worth_trying.py`). An arm that is not worth
-    trying has the probability 0: give a scale where the log has to tell of every arm.
+    trying has the probability 0.
+
+    `floor` is the share of decisions that goes to all available arms alike, so that each of n arms has at least the
+    probability floor / n. The value of another policy can be estimated from a log without bias only if the log could
+    have chosen every arm which that policy chooses: give a floor, such as 0.02, where the log has to serve for that.
 
     The law of what all arms pay is the posterior of the linearised model, so that one draw of it costs as much as a
     prediction. For two arms the probability of the choice is exact; for more it is estimated by `draws` paths, without
@@ -195,7 +214,9 @@ def thompson(*, scale: float | None = None, draws: int = 64) -> Thompson:
         raise ValueError(f"draws: must be at least 1, got {draws}")
     if scale is not None and not scale > 0:
         raise ValueError(f"scale: must be positive, got {scale}")
-    return Thompson(draws, scale)
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor: must lie in [0, 1], got {floor}")
+    return Thompson(draws, scale, float(floor))
 
 
 def ucb(c: float = 1.0) -> UpperBound:

@@ -16,8 +16,13 @@ An arm is worth trying if for some m <= H
 With forgetting, n and H are bounded by the memory, and arms become worth trying again.
 
 All this believes the model. Rewards without a bound may hide what no model expects: arms of which less is known than
-FORCED sqrt(H) rewards, `hardly_known`, are tried without being asked for, as in Track-and-Stop (Garivier and Kaufmann),
-where each arm is pulled sqrt(t) times. The cost of that is of order sqrt(H). Rewards that are 0 or 1 have no surprises.
+FORCED sqrt(H) rewards are tried by force, as in Track-and-Stop (Garivier and Kaufmann), where each arm is pulled
+sqrt(t) times. The number of such trials is of order sqrt(H). They are made where they are cheap: with the probability
+
+    min(1, USUAL_GAP unit / gap)
+
+where `unit` is the usual deviation of a reward, so that a forced trial costs at most USUAL_GAP units on average.
+Rewards that are 0 or 1 have no surprises.
 """
 
 from typing import NamedTuple
@@ -35,6 +40,8 @@ TRIALS = tuple(2.0**power for power in range(14))
 """Numbers m of further rewards that are considered."""
 FORCED = 0.3
 """Times sqrt(H): the rewards that an arm should be known by at least, where rewards have no bound."""
+USUAL_GAP = 3.0
+"""Usual deviations of a reward by which an arm may be worse and still be tried by force whenever its turn comes."""
 LONGEST = 1e9
 """The most decisions that are expected to come."""
 NODES = 7
@@ -42,10 +49,13 @@ NODES = 7
 
 
 class Candidates(NamedTuple):
-    """For each arm, whether it is worth a decision, and whether hardly anything is known of it."""
+    """For each arm, whether it is worth a decision, and the probability of a forced trial when its turn comes.
+
+    `forced` is 0 for arms of which enough is known.
+    """
 
     worth_trying: Bool[Array, " n"]
-    hardly_known: Bool[Array, " n"]
+    forced: Float[Array, " n"]
 
 
 def candidates(family: Family, law: JointLaw, stretch: Float[Array, ""], available: Bool[Array, " n"]) -> Candidates:
@@ -61,10 +71,12 @@ def candidates(family: Family, law: JointLaw, stretch: Float[Array, ""], availab
     gained = moved * (norm.pdf(distance) + distance * norm.cdf(distance))
     left = jnp.maximum(horizon - trials, 1.0)
     pays = (trials <= horizon) & (left * gained >= trials * gap[:, None])
-    surprising = family.support != "classes"
+    hardly_known = available & (family.support != "classes") & (known < FORCED * jnp.sqrt(horizon))
+    unit = jnp.sqrt(noise) if law.unit is None else law.unit
+    cheap = jnp.minimum(1.0, USUAL_GAP * unit / jnp.maximum(gap, tiny))
     return Candidates(
         worth_trying=available & (jnp.any(pays, axis=1) | (gap <= 0)),
-        hardly_known=available & surprising & (known < FORCED * jnp.sqrt(horizon)),
+        forced=jnp.where(hardly_known, cheap, 0.0),
     )
 
 
