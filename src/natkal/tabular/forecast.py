@@ -18,6 +18,7 @@ from natkal.compiling import QUICK
 from natkal.learners import paths
 from natkal.learners.scaled import Scaled
 from natkal.tabular.architectures import Inputs
+from natkal.tabular.combination import combined_paths
 from natkal.tabular.errors import StreamError
 from natkal.tabular.past import INDICATORS, MEAN_RATE, Past
 from natkal.tabular.tasks import Task
@@ -172,7 +173,11 @@ def draw_paths(
     future = Future.of(past, key, windows, known)
     program = _program(learner, task, PastShape.of(past), windows.shape[1], rounds, often)
     with jax.enable_x64(True):
-        return np.asarray(program(state, jax.random.key(seed), future))
+        drawn = np.asarray(program(state, jax.random.key(seed), future))
+        if not past.naive or task.family.support != "real":
+            return drawn
+        moved = combined_paths(np.asarray(task.to_learner(drawn)), past, key, task.to_learner)
+        return np.maximum(np.asarray(task.from_learner(moved)), future.floor)
 
 
 def summary(drawn: np.ndarray, task: Task, level: float = 0.9) -> list[dict[str, Any]]:
