@@ -18,7 +18,6 @@ so steps of a path depend on each other as in the mixture, and where b is 1 noth
 
 import functools
 from collections import deque
-from collections.abc import Callable
 from statistics import NormalDist
 from weakref import WeakKeyDictionary
 
@@ -122,20 +121,16 @@ class Combination:
         return (1 - weight) * moved + weight * drawn
 
 
-def combined_paths(
-    drawn: np.ndarray, past: Past, key: str, transform: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
+def combined_paths(drawn: np.ndarray, past: Past, key: str, known: np.ndarray) -> np.ndarray:
     """The mixture's paths of the rows after the last one of a key, moved to the combination.
 
-    `transform` takes the known values to the units of the paths.
+    `known` has the known values of this key in `past`, in the units of the paths.
     """
     count = past.counts.get(key, 0)
     first = max(count // STRETCH - 1, 0) * STRETCH
     if count - first < FIRST_ORIGIN + LEAST_ERRORS:
         return drawn
-    known = np.asarray(transform(np.array(past.known[key])[-(count - first) :]), float)
-    found = _kept(past, key, drawn.shape[1], first, known)
-    return found.paths(drawn)
+    return _kept(past, key, drawn.shape[1], first, known[-(count - first) :]).paths(drawn)
 
 
 def _kept(past: Past, key: str, horizon: int, first: int, known: np.ndarray) -> Combination:

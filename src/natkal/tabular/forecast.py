@@ -176,8 +176,9 @@ def draw_paths(
         drawn = np.asarray(program(state, jax.random.key(seed), future))
         if not past.naive or task.family.support != "real":
             return drawn
-        moved = combined_paths(np.asarray(task.to_learner(drawn)), past, key, task.to_learner)
-        return np.maximum(np.asarray(task.from_learner(moved)), future.floor)
+        values, targets = (np.asarray(task.to_learner(jnp.asarray(of))) for of in (drawn, np.array(past.known[key])))
+        moved = combined_paths(values, past, key, targets)
+        return np.maximum(np.asarray(task.from_learner(jnp.asarray(moved))), future.floor)
 
 
 def summary(drawn: np.ndarray, task: Task, level: float = 0.9) -> list[dict[str, Any]]:

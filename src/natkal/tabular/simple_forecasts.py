@@ -1,9 +1,9 @@
 """Simple forecasts of a series, all side by side: naive ones, and linear filters around them.
 
-Each candidate forecasts `base + scale (z @ theta)`: `z` holds the inputs that `Past` makes, less a reference value, in
-units of the deviation so far, and a one. `theta` is learned by the linear Kalman filter with fading (recursive least
-squares); a candidate with prior 0 stays at its base. A series has a few hundred values and a candidate eight weights,
-so all of this is NumPy on the host: a compiled program would take longer to compile than to run.
+Each candidate forecasts `base + scale (z @ theta)`: `z` holds earlier values (the inputs of `Past`, or the last 24), less
+a reference value, in units of the deviation so far, and a one. `theta` is learned by the linear Kalman filter with
+fading (recursive least squares); a candidate with prior 0 stays at its base. A series has a few hundred values and a
+candidate a few weights, so all of this is NumPy on the host: a program would take longer to compile than this to run.
 """
 
 import dataclasses
@@ -14,7 +14,11 @@ import numpy as np
 
 from natkal.tabular.past import MEAN_RATE, RECENT_LAGS, SEASONAL_LAGS, SEASONAL_MEANS, Past
 
-INPUTS = len(RECENT_LAGS) + SEASONAL_LAGS + SEASONAL_MEANS
+LONGEST_LAG = 24
+EARLIER_LAGS = tuple(lag for lag in range(1, LONGEST_LAG + 1) if lag not in RECENT_LAGS)
+FROM_PAST = len(RECENT_LAGS) + SEASONAL_LAGS + SEASONAL_MEANS
+INPUTS = FROM_PAST + len(EARLIER_LAGS)
+"""The inputs that `Past` makes, and the earlier lags up to the longest."""
 FIRST_LEARNED = 4
 """Values before the filters start: the deviation of fewer says nothing."""
 LEAST_SCALE = 1e-9
@@ -27,7 +31,8 @@ LARGEST_RESIDUAL = 5.0
 class Candidate:
     """`base` is a weight for each input of `Past`; `level`: around the mean of the series instead of the last value.
 
-    `prior` is the variance of the weights times their number, and `fading` what the filter forgets per value.
+    `prior` is the variance of the weights times their number, and `fading` what the filter forgets per value. The
+    inputs that are learned from are those of `Past`, or with `long` the last 24 values.
     `smoothing` s takes s times the last residual off the base: s = 1 - a is exponential smoothing at rate a.
     """
 
@@ -36,14 +41,24 @@ class Candidate:
     prior: float = 0.0
     fading: float = 0.0
     smoothing: float = 0.0
+    long: bool = False
+
+    @property
+    def variances(self) -> np.ndarray:
+        """The prior variance of each weight, the constant's last."""
+        learned = np.ones(INPUTS + 1, bool)
+        learned[slice(len(RECENT_LAGS), FROM_PAST) if self.long else slice(FROM_PAST, INPUTS)] = False
+        return np.where(learned, self.prior / learned.sum(), 0.0)
 
 
+NOTHING = (0.0,) * FROM_PAST
 LAST = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 NAIVE = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, -1.0)
 SEASONAL = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 DRIFTING = (0.5, 0.0, 0.0, 1.0, -0.5, 0.0, 0.0)
 CANDIDATES = (
-    Candidate((0.0,) * INPUTS, level=True, prior=1.0),
+    Candidate(NOTHING, level=True, prior=1.0),
+    Candidate(NOTHING, level=True, prior=1.0, fading=0.005, long=True),
     Candidate(LAST, prior=1.0, fading=0.02),
     Candidate(NAIVE),
     Candidate(NAIVE, prior=0.1),
@@ -51,19 +66,19 @@ CANDIDATES = (
     Candidate(DRIFTING),
     Candidate(NAIVE, smoothing=0.8),
 )
-"""An autoregression on the level, one on the differences from the last value, the naive forecast fixed and learned, the
-season before, the season before with half of the change since, and the naive forecast smoothed.
+"""An autoregression on the level, a long one, one on the differences from the last value, the naive forecast fixed and
+learned, the season before, the season before with half of the change since, and the naive forecast smoothed.
 """
 COUNT = len(CANDIDATES)
-_BASES = np.array([one.base for one in CANDIDATES])
+_BASES = np.array([(*one.base, *(0.0 for _ in EARLIER_LAGS)) for one in CANDIDATES])
 _LEVEL = np.array([one.level for one in CANDIDATES])
 _FADING = np.array([one.fading for one in CANDIDATES])
 _SMOOTHING = np.array([one.smoothing for one in CANDIDATES])
-_PRIOR = np.array([one.prior for one in CANDIDATES])
+_PRIOR = np.stack([np.diag(one.variances) for one in CANDIDATES])
 
 
 class Origin(NamedTuple):
-    """All that the forecasts after one value depend on: `recent` (season + 1 values, 3 at least), `means` (3, steps).
+    """All that the forecasts after one value depend on: `recent` (season + 1 values, 24 at least), `means` (3, steps).
 
     `low` and `high` are the limits of forecasts.
     """
@@ -89,14 +104,16 @@ class SimpleForecasts:
         self.mean, self.squares = 0.0, 0.0
         self.low, self.high = np.inf, -np.inf
         self.weights = np.zeros((COUNT, INPUTS + 1))
-        self.cov = np.eye(INPUTS + 1)[None] * (_PRIOR / (INPUTS + 1))[:, None, None]
+        self.cov = _PRIOR
         self.residual = np.zeros(COUNT)
 
     def learn(self, value: float) -> Origin:
         """One more value: the filters learn it; what the next forecasts start from."""
         if len(self.values) >= FIRST_LEARNED:
             scale = self._scale
-            base, z = _design(np.broadcast_to(self.past.inputs(), (COUNT, INPUTS)), self.mean, scale)
+            earlier = [self.values[-lag] if lag <= len(self.values) else np.nan for lag in EARLIER_LAGS]
+            inputs = np.concatenate([self.past.inputs(), earlier])
+            base, z = _design(np.broadcast_to(inputs, (COUNT, INPUTS)), self.mean, scale)
             base = base - _SMOOTHING * self.residual
             error = value - base - scale * np.einsum("cd,cd->c", z, self.weights)
             prior = self.cov / (1 - _FADING)[:, None, None]
@@ -124,7 +141,7 @@ class SimpleForecasts:
 
     def _origin(self) -> Origin:
         season = self.past.season
-        needed = max(season + 1, len(RECENT_LAGS))
+        needed = max(season + 1, LONGEST_LAG)
         recent = np.full(needed, np.nan)
         known = self.values[-needed:]
         recent[needed - len(known) :] = known
@@ -154,7 +171,7 @@ def roll(origins: Sequence[Origin], horizon: int) -> np.ndarray:
 
 
 def _roll(origins: list[Origin], season: int, horizon: int) -> np.ndarray:
-    count, lags = len(origins), max(season + 1, len(RECENT_LAGS))
+    count, lags = len(origins), max(season + 1, LONGEST_LAG)
     weights, residual = (np.stack(parts) for parts in zip(*((o.weights, o.residual) for o in origins), strict=True))
     centre, scale, low, high = np.array([(o.centre, o.scale, o.low, o.high) for o in origins]).T
     path = np.empty((count, COUNT, lags + horizon))
@@ -164,10 +181,11 @@ def _roll(origins: list[Origin], season: int, horizon: int) -> np.ndarray:
         now = lags + step
         inputs = np.full((count, COUNT, INPUTS), np.nan)
         inputs[..., : len(RECENT_LAGS)] = path[..., [now - lag for lag in RECENT_LAGS]]
+        inputs[..., FROM_PAST:] = path[..., [now - lag for lag in EARLIER_LAGS]]
         place = means[..., step % season] if season else means
         if season:
             inputs[..., 3:5] = path[..., [now - season, now - season - 1]]
-            inputs[..., 5:] = place[..., :2] / np.where(place[..., 2:] > 0, place[..., 2:], np.nan)
+            inputs[..., 5:FROM_PAST] = place[..., :2] / np.where(place[..., 2:] > 0, place[..., 2:], np.nan)
         base, z = _design(inputs, centre[:, None], scale[:, None])
         if step == 0:
             base = base - _SMOOTHING * residual
@@ -180,7 +198,7 @@ def _roll(origins: list[Origin], season: int, horizon: int) -> np.ndarray:
 
 
 def _design(inputs: np.ndarray, centre: np.ndarray | float, scale: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Each candidate's base (.., c) and its inputs (.., c, d), of inputs (.., c, 7) as `Past` makes them.
+    """Each candidate's base (.., c) and its inputs (.., c, d), of all inputs (.., c, d).
 
     A base is taken of differences from the last value, in which an input that is missing is 0, as a step is; the
     season before is then the last value.
