@@ -176,9 +176,20 @@ def draw_paths(
         drawn = np.asarray(program(state, jax.random.key(seed), future))
         if not past.naive or task.family.support != "real":
             return drawn
-        values, targets = (np.asarray(task.to_learner(jnp.asarray(of))) for of in (drawn, np.array(past.known[key])))
-        moved = combined_paths(values, past, key, targets)
-        return np.maximum(np.asarray(task.from_learner(jnp.asarray(moved))), future.floor)
+        known = _in_learners_units(task, np.array(past.known[key]))
+        moved = combined_paths(_in_learners_units(task, drawn), past, key, known)
+        if not task.linear:
+            moved = np.asarray(task.from_learner(jnp.asarray(moved)))
+        return np.maximum(moved, future.floor)
+
+
+def _in_learners_units(task: Task, values: np.ndarray) -> np.ndarray:
+    """`Task.to_learner` of any number of values; compiled for the next power of two."""
+    if task.linear:
+        return values
+    room = np.ones(1 << (values.size - 1).bit_length())
+    room[: values.size] = values.ravel()
+    return np.asarray(task.to_learner(jnp.asarray(room)))[: values.size].reshape(values.shape)
 
 
 def summary(drawn: np.ndarray, task: Task, level: float = 0.9) -> list[dict[str, Any]]:
