@@ -1,6 +1,6 @@
 """Simple forecasts of a series, all side by side: naive ones, and linear filters around them.
 
-Each candidate forecasts `base + scale (z @ theta)`: `z` holds earlier values (the inputs of `Past` or the last 24) less a
+Each candidate forecasts `base + scale (z @ theta)`: `z` holds earlier values (inputs of `Past` or the last 24) less a
 reference value, in units of the deviation so far, and a one. `theta` is learned by the linear Kalman filter with fading
 (recursive least squares); a candidate with prior 0 stays at its base. A series has a few hundred values and a candidate
 a few weights, so all of this is NumPy on the host: a program would take longer to compile than this takes to run.
