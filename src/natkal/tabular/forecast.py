@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import QUICK
+from natkal.compiling import LIGHT, QUICK
 from natkal.learners import paths
 from natkal.learners.scaled import Scaled
 from natkal.tabular.architectures import Inputs
@@ -162,7 +162,7 @@ def _program(
 
         return users(learner.paths(state, key, paths.Inputs(start, at, after), horizon, rounds))
 
-    return jax.jit(draw, compiler_options=None if often else QUICK)
+    return jax.jit(draw, compiler_options=LIGHT if often else QUICK)
 
 
 def draw_paths(
