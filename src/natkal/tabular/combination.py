@@ -7,7 +7,7 @@ through the known past of the series. What each forecast at every origin is comp
     l(c, h) <- d l(c, h) + |y - forecast(c, h)|        d = 0.995, and n(h) <- d n(h) + 1
     r(c) = mean over h of l(c, h) / min_c l(c, h)      weight(c) ~ r(c)^-6
 
-The weighted mean of the candidates has errors of its own, which are kept in the same way with d = 0.98: these give its
+The weighted mean of the candidates has errors of its own, which are kept in the same way with d = 0.99: these give its
 spread at each step. The mixture is one more candidate: the spread that it expects at each step stands for its errors.
 Quantiles are averaged: a path at quantile u of the mixture's paths becomes
 
@@ -27,16 +27,16 @@ from natkal.tabular.past import Past
 from natkal.tabular.simple_forecasts import COUNT, SimpleForecasts, roll
 
 POWER = 6.0
-LOSS_KEPT, SPREAD_KEPT = 0.995, 0.98
+LOSS_KEPT, SPREAD_KEPT = 0.995, 0.99
 FIRST_ORIGIN, LEAST_ERRORS = 24, 12
 """Values before the first forecast is made, and errors of one step without which the mixture's paths stay."""
-WIDENED = 1.05
-"""The spread of a forecast whose mean and spread are both estimates."""
 MEAN_TO_DEVIATION = float(np.sqrt(np.pi / 2))
 """The deviation of a normal law over its mean absolute value."""
 LEAST_LOSS = 1e-9
 """A loss counts as this at least, in units of the size of the values: that of a constant series is 0."""
 LARGEST_LOG = 700.0
+LARGEST_VALUE = 1e100
+"""Larger values are not combined: their squares are no numbers."""
 STRETCH = 512
 """The past that is looked at begins at a multiple of this many values: 512 to 1,023 of them, or all there are."""
 
@@ -112,10 +112,11 @@ class Combination:
         ratio = np.mean(expected[there] / MEAN_TO_DEVIATION / least[there])
         raw = max(float(ratio), 1e-6) ** -POWER
         weight = raw / (raw + total)
-        # errors h steps ahead are those of h rows in common: so many of them count as one; the mixture's as one more
-        errors = self.own_heard / np.arange(1, self.horizon + 1)
+        # forecasts h steps ahead share h - 1 of their steps with the next one: h errors count as one, and what the
+        # mixture expects as one more
+        errors = 1 + self.own_heard / np.arange(1, self.horizon + 1)
         realised = MEAN_TO_DEVIATION * self.own / np.maximum(self.own_heard, 1e-9)
-        spread = WIDENED * (errors * realised + expected) / (errors + 1)
+        spread = ((errors - 1) * realised + expected) / errors
         order = np.argsort(np.argsort(drawn, axis=0, kind="stable"), axis=0)
         moved = self.made[0][-1] + spread * _normal_quantiles(len(drawn))[order]
         return (1 - weight) * moved + weight * drawn
@@ -128,9 +129,10 @@ def combined_paths(drawn: np.ndarray, past: Past, key: str, known: np.ndarray) -
     """
     count = past.counts.get(key, 0)
     first = max(count // STRETCH - 1, 0) * STRETCH
-    if count - first < FIRST_ORIGIN + LEAST_ERRORS:
+    known = known[-(count - first) :]
+    if len(known) < FIRST_ORIGIN + LEAST_ERRORS or not (np.abs(known) < LARGEST_VALUE).all():
         return drawn
-    return _kept(past, key, drawn.shape[1], first, known[-(count - first) :]).paths(drawn)
+    return _kept(past, key, drawn.shape[1], first, known).paths(drawn)
 
 
 def _kept(past: Past, key: str, horizon: int, first: int, known: np.ndarray) -> Combination:

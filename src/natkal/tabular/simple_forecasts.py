@@ -23,6 +23,8 @@ FIRST_LEARNED = 4
 """Values before the filters start: the deviation of fewer says nothing."""
 LEAST_SCALE = 1e-9
 """The least deviation of a series, in units of the size of its values."""
+LARGEST_ERROR = 1e3
+"""The most that an error counts for, in deviations of the series: a jump after a constant is infinitely many."""
 LARGEST_RESIDUAL = 5.0
 """The most that a residual counts for in the smoothed forecast, in deviations of the series."""
 
@@ -119,6 +121,7 @@ class SimpleForecasts:
             base, z = _design(np.broadcast_to(inputs, (COUNT, INPUTS)), self.mean, scale)
             base = base - _SMOOTHING * self.residual
             error = value - base - scale * np.einsum("cd,cd->c", z, self.weights)
+            error = np.clip(error, -LARGEST_ERROR * scale, LARGEST_ERROR * scale)
             prior = self.cov / (1 - _FADING)[:, None, None]
             pushed = np.einsum("cde,ce->cd", prior, z)
             gain = pushed / (1 + np.einsum("cd,cd->c", z, pushed))[:, None]
