@@ -137,7 +137,7 @@ def _program(
 ) -> Callable[..., Array]:
     """(state, key, future) -> paths (n, horizon) in the user's units; compiled once for each horizon.
 
-    A program that is not run often is compiled in a hurry, which takes a third of the time.
+    A program that is not run often is compiled in a hurry.
     """
 
     def draw(state: Any, key: Array, future: Future) -> Array:
