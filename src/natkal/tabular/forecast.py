@@ -176,7 +176,7 @@ def draw_paths(
         drawn = np.asarray(program(state, jax.random.key(seed), future))
         if not past.naive or task.family.support != "real":
             return drawn
-        targets = _in_learners_units(task, np.array(past.known[key]))
+        targets = _in_learners_units(task, np.array(past.known.get(key, ()), float))
         moved = combined_paths(_in_learners_units(task, drawn), past, key, targets)
         if not task.linear:
             moved = np.asarray(task.from_learner(jnp.asarray(moved)))
