@@ -27,7 +27,7 @@ SERIES = {
 PARTS = tuple(SERIES)
 OPTIONS = {
     "model": ("auto", "the model of natkal: auto (the default) or linear (a bank of linear members)"),
-    "origins": (24, "how many origins of the second half are forecast from"),
+    "origins": (120, "how many origins of the second half are forecast from"),
     "limit": (120, "a rival that would need more seconds than this for one fit is left out"),
 }
 HORIZON = 12
@@ -36,7 +36,7 @@ MIDDLE = QUANTILES.index(0.5)
 
 
 def run_part(
-    part: str, report: Callable[[str], None], model: str = "auto", origins: int = 24, limit: int = 120
+    part: str, report: Callable[[str], None], model: str = "auto", origins: int = 120, limit: int = 120
 ) -> dict[str, Any]:
     """One series: a row for natkal, and one for each rival and budget."""
     found = SERIES[part]()

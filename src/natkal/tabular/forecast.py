@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import QUICK
+from natkal.compiling import LIGHT, QUICK
 from natkal.learners import paths
 from natkal.learners.scaled import Scaled
 from natkal.tabular.architectures import Inputs
+from natkal.tabular.combination import combined_paths
 from natkal.tabular.errors import StreamError
 from natkal.tabular.past import INDICATORS, MEAN_RATE, Past
 from natkal.tabular.tasks import Task
@@ -136,7 +137,7 @@ def _program(
 ) -> Callable[..., Array]:
     """(state, key, future) -> paths (n, horizon) in the user's units; compiled once for each horizon.
 
-    A program that is not run often is compiled in a hurry, which takes a third of the time.
+    A program that is not run often is compiled in a hurry.
     """
 
     def draw(state: Any, key: Array, future: Future) -> Array:
@@ -161,7 +162,7 @@ def _program(
 
         return users(learner.paths(state, key, paths.Inputs(start, at, after), horizon, rounds))
 
-    return jax.jit(draw, compiler_options=None if often else QUICK)
+    return jax.jit(draw, compiler_options=LIGHT if often else QUICK)
 
 
 def draw_paths(
@@ -172,7 +173,23 @@ def draw_paths(
     future = Future.of(past, key, windows, known)
     program = _program(learner, task, PastShape.of(past), windows.shape[1], rounds, often)
     with jax.enable_x64(True):
-        return np.asarray(program(state, jax.random.key(seed), future))
+        drawn = np.asarray(program(state, jax.random.key(seed), future))
+        if not past.naive or task.family.support != "real":
+            return drawn
+        targets = _in_learners_units(task, np.array(past.known.get(key, ()), float))
+        moved = combined_paths(_in_learners_units(task, drawn), past, key, targets)
+        if not task.linear:
+            moved = np.asarray(task.from_learner(jnp.asarray(moved)))
+        return np.maximum(moved, future.floor)
+
+
+def _in_learners_units(task: Task, values: np.ndarray) -> np.ndarray:
+    """`Task.to_learner` of any number of values; compiled for the next power of two."""
+    if task.linear:
+        return values
+    room = np.ones(1 << (values.size - 1).bit_length())
+    room[: values.size] = values.ravel()
+    return np.asarray(task.to_learner(jnp.asarray(room)))[: values.size].reshape(values.shape)
 
 
 def summary(drawn: np.ndarray, task: Task, level: float = 0.9) -> list[dict[str, Any]]:
