@@ -162,9 +162,7 @@ def _run_reader(
 def _packed_runs(state: Any) -> dict[str, tuple[tuple[Run, ...], ...]]:
     """Of each vector in runs the name of its array, and its runs."""
     nodes = jax.tree.leaves_with_path(state, is_leaf=lambda node: isinstance(node, Packed))
-    return {
-        f"{jax.tree_util.keystr(path)}.numbers": node.runs for path, node in nodes if isinstance(node, Packed)
-    }
+    return {f"{jax.tree_util.keystr(path)}.numbers": node.runs for path, node in nodes if isinstance(node, Packed)}
 
 
 def _length(runs: tuple[tuple[Run, ...], ...]) -> int:
