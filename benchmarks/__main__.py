@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 import time
 from importlib import import_module
@@ -16,6 +17,7 @@ def main() -> None:
     parser.add_argument("name", choices=sorted(BENCHMARKS))
     parser.add_argument("part", nargs="*", help="only these parts of it (default: all)")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON line for each part, no table")
+    parser.add_argument("--minutes", type=float, default=None, help="stop, with exit code 1, after so many minutes")
     name = next((word for word in sys.argv[1:] if word in BENCHMARKS), None)
     if name is None:
         parser.parse_args()  # says what is wrong, or helps
@@ -33,6 +35,8 @@ def main() -> None:
         if part not in module.PARTS:
             parser.error(f"{given.name} has no part {part!r}; it has: {', '.join(module.PARTS)}")
     chosen = {option: getattr(given, option) for option in options}
+    if given.minutes is not None:
+        stop_after(given.minutes)
     results: dict[str, Any] = {}
     for part in given.part or module.PARTS:
         started = time.perf_counter()
@@ -44,6 +48,16 @@ def main() -> None:
         for title, rows, columns in module.tables(results):
             print_table(title, rows, columns)
     sys.exit(any(result.get("passed") is False for result in results.values()))
+
+
+def stop_after(minutes: float) -> None:
+    """End this process in so many minutes, and with it what the benchmark has started."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise SystemExit(f"stopped after {minutes:g} minutes, before the end")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
 
 
 def print_table(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:

@@ -8,6 +8,8 @@
 The broker is the mock one inside librdkafka, in a process of its own on the same machine.
 """
 
+import atexit
+import contextlib
 import json
 import os
 import random
@@ -65,6 +67,13 @@ class Member:
         self.log = folder / f"member-{number}.log"
         self._arguments = arguments
         self.child = command(arguments, self.log)
+        atexit.register(self._kill)
+
+    def _kill(self) -> None:
+        """End a member that is still there when the benchmark ends."""
+        with contextlib.suppress(ChildProcessError):
+            if not ended(self.child):
+                self.stop(signal.SIGKILL)
 
     def end(self, number: int) -> None:
         """Send a signal, wait for the end, and start again."""

@@ -74,7 +74,9 @@ def rate(report: Report, keys: int, passes: int, hot: int) -> dict[str, Any]:
 
     context = multiprocessing.get_context("spawn")
     start, answers = context.Barrier(2), context.Queue()
-    processes = [context.Process(target=separate, args=(keys, passes, at, start, answers)) for at in range(2)]
+    processes = [
+        context.Process(target=separate, args=(keys, passes, at, start, answers), daemon=True) for at in range(2)
+    ]
     for process in processes:
         process.start()
     alone = sum(answers.get() for _ in processes)
@@ -163,7 +165,7 @@ def memory(report: Report, keys: int, hot: int) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        process = context.Process(target=fill, args=(keys, hot, folder, answers))
+        process = context.Process(target=fill, args=(keys, hot, folder, answers), daemon=True)
         process.start()
         found = answers.get()
         process.join()

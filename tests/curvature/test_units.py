@@ -7,6 +7,7 @@ import pytest
 
 import natkal as nk
 from natkal.curvature.units import find_layers
+from natkal.rows import FactoredRows, Outer
 
 
 def layout_of(params):
@@ -83,3 +84,11 @@ def test_last_layer_alone_is_learned_and_the_rest_stays(rtol: float) -> None:
     end, alone_info = nk.run(alone, alone.init(params[1]), features, targets)
     np.testing.assert_allclose(state.params[1]["weight"], end.params["weight"], rtol=1e3 * rtol, atol=10 * rtol)
     np.testing.assert_allclose(info.log_prob, alone_info.log_prob, rtol=100 * rtol)
+
+
+def test_a_matrix_seen_as_one_unit_has_no_outer_products() -> None:
+    rows = FactoredRows(leaves=(Outer(jnp.ones(3), jnp.ones((1, 2)), 1),), biases=())
+    layers = find_layers((("['w']", (3, 2)),))
+    assert layers.layers[0].outer(rows) is not None
+    assert layers.whole().layers[0].outer(rows) is None
+    assert layers.whole().layers[0].matrices(rows).shape == (1, 6, 1)

@@ -22,7 +22,7 @@ WORKER = Path(__file__).with_name("hosts_worker.py")
 pytestmark = pytest.mark.float64
 
 
-def run(processes: int, folder: Path, save_after: int) -> np.ndarray:
+def run(processes: int, folder: Path, save_after: int, curvature: str) -> np.ndarray:
     """The parameters at the end, the same in every process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -35,7 +35,7 @@ def run(processes: int, folder: Path, save_after: int) -> np.ndarray:
     command = [sys.executable, str(WORKER), str(processes)]
     workers = [
         subprocess.Popen(
-            [*command, str(rank), str(port), str(folder), str(save_after)],
+            [*command, str(rank), str(port), str(folder), str(save_after), curvature],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -53,10 +53,14 @@ def run(processes: int, folder: Path, save_after: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_a_restart_on_any_number_of_processes(tmp_path: Path) -> None:
-    straight = run(2, tmp_path / "state", 1)
-    np.testing.assert_array_equal(run(2, tmp_path / "state", 0), straight)  # bit for bit within a layout
-    np.testing.assert_allclose(run(1, tmp_path / "state", 0), straight, rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize(("curvature", "processes"), [("dense", 2), ("blocks", 4), ("kronecker", 4)])
+def test_a_run_goes_on_after_a_restart_on_any_number_of_processes(
+    curvature: str, processes: int, tmp_path: Path
+) -> None:
+    folder = tmp_path / "state"
+    straight = run(processes, folder, 1, curvature)
+    np.testing.assert_array_equal(run(processes, folder, 0, curvature), straight)  # bit for bit within a layout
+    np.testing.assert_allclose(run(processes // 2, folder, 0, curvature), straight, rtol=1e-12, atol=1e-12)
 
 
 def test_rows_written_by_several_processes_are_read_as_one_matrix(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """A full covariance per group of parameters: per layer, per unit, or as a function of the name says."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Hashable
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from natkal import linalg
 from natkal.curvature.base import Prior
@@ -13,6 +15,7 @@ from natkal.curvature.innovation import correction
 from natkal.curvature.limits import holds, largest_variance
 from natkal.curvature.prior import prior_root
 from natkal.curvature.projected import Look, Projected, combine, inner_products, needs_prior, precision, squares
+from natkal.curvature.spread import Spread, spread
 from natkal.curvature.units import Layers, Layout, Piece, find_layers, layer_places, merge, starts, with_outgoing
 from natkal.rows import Outer, Rows
 from natkal.typing import Array, Float
@@ -233,7 +236,7 @@ def _roots(covs: Float[Array, "blocks n n"]) -> Float[Array, "blocks n n"]:
     return jax.vmap(lambda cov: linalg.cholesky(cov).triangle())(covs)
 
 
-def blocks(*, by: By = "neuron", decoupled: bool = False) -> Blocks:
+def blocks(*, by: By = "neuron", decoupled: bool = False, mesh: Mesh | None = None) -> Blocks | Spread:
     """A full covariance for each group of parameters, the groups independent.
 
     `by="neuron"`: each unit's incoming weights and bias, p times fan-in numbers in all; `by="unit"`: the same with the
@@ -243,10 +246,16 @@ def blocks(*, by: By = "neuron", decoupled: bool = False) -> Blocks:
     its own precision; `decoupled` keeps the joint filter's covariance of each block (the decoupled extended Kalman
     filter, node-decoupled with `by="neuron"`).
 
+    `mesh` spreads the blocks over the devices of a mesh, of one process or of many, a block whole on one of them; a
+    step then sends p numbers and the gram matrix of the observation from device to device.
+
     >>> import natkal as nk
     >>> nk.blocks(by=lambda path: "head" if "head" in path else "body").decoupled
     False
     """
     if not callable(by) and by not in ("layer", "neuron", "unit"):
         raise ValueError(f'by: must be "layer", "neuron", "unit" or a function of a leaf\'s path, got {by!r}')
+    if mesh is not None:
+        part = Blocks(by="neuron", decoupled=decoupled)
+        return spread(part, functools.partial(_groups, by=by), mesh, by_unit=True)
     return Blocks(by=by, decoupled=decoupled)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from natkal import linalg
 from natkal.curvature.base import Prior
@@ -22,6 +23,7 @@ from natkal.curvature.projected import (
     precision,
     squares,
 )
+from natkal.curvature.spread import Spread, spread
 from natkal.curvature.units import Layers, find_layers, layer_places
 from natkal.linalg import inverse
 from natkal.rows import Outer, Rows
@@ -412,10 +414,13 @@ def _added(inverse: Float[Array, "n n"], scale: Float[Array, ""], added: Float[A
     return _corrected(inverse, scale, jnp.eye(size, dtype=inverse.dtype), inverse, _root(columns.T @ columns))
 
 
-def kronecker() -> Kronecker:
+def kronecker(*, mesh: Mesh | None = None) -> Kronecker | Spread:
     """A Kronecker product of an input and a unit factor for each layer.
 
     Dense layers, convolutions (a kernel is read as a matrix from its patch to its units) and recurrent cells alike; the
     prior enters the factors, so there is no damping to set. Exact for a layer with one unit.
+
+    `mesh` spreads the layers over the devices of a mesh, of one process or of many, a layer whole on one of them; a
+    step then sends p numbers and the gram matrix of the observation from device to device.
     """
-    return Kronecker()
+    return Kronecker() if mesh is None else spread(Kronecker(), find_layers, mesh, by_unit=False)

@@ -55,7 +55,9 @@ class Piece:
         if not isinstance(rows, FactoredRows):
             return None
         own = rows.leaves[rows.starts()[self.start]]
-        return own if isinstance(own, Outer) and own.axis == self.axis else None
+        if not isinstance(own, Outer) or own.axis != self.axis or own.deltas.shape[1] != self.units:
+            return None
+        return own
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ A folder holds NumPy files with runs of rows of the arrays that are spread, and 
 with everything else: the arrays that every process has whole, and for each run of rows its file and SHA-256 digest. The
 manifest is replaced once every process has written its rows, so a crash leaves the save before it. A state is read on
 any number of devices: each process reads the rows that it is to hold. Rows beyond those of the matrix, which fill the
-devices up, are zeros.
+devices up, are zeros. Of a vector in runs (`curvature.cut.Packed`) the runs are written, by their places in the vector.
 """
 
 import json
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import natkal
+from natkal.curvature.cut import Packed, Run
 from natkal.drivers.storage import StorageError, array_digest, named_leaves, read_file, sync_folder, write_file
 
 MANIFEST = "manifest.natkal"
@@ -33,7 +34,13 @@ def save_spread(path: Path, learner: Any, state: Any) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     generation = _generation(path) + 1
     rank = jax.process_index()
-    whole, pieces = {}, []
+    whole, pieces, in_runs = {}, [], _packed_runs(state)
+
+    def write(name: str, first: int, data: np.ndarray, shape: Sequence[int]) -> None:
+        file = f"rows-{generation}-{len(pieces)}-of-{rank}.npy"
+        _write_array(path / file, data)
+        pieces.append([name, first, first + len(data), file, array_digest(data), list(shape), str(data.dtype)])
+
     for name, leaf in named_leaves(state).items():
         if not _spread(leaf):
             whole[name] = np.asarray(leaf.addressable_data(0) if isinstance(leaf, jax.Array) else leaf)
@@ -41,14 +48,17 @@ def save_spread(path: Path, learner: Any, state: Any) -> Path:
         for shard in leaf.addressable_shards:
             if shard.replica_id:
                 continue
-            rows = shard.index[0]
             _check_by_rows(name, leaf, shard.index)
-            first, last = rows.start or 0, leaf.shape[0] if rows.stop is None else rows.stop
-            file = f"rows-{generation}-{len(pieces)}-of-{rank}.npy"
+            first, last, _ = shard.index[0].indices(leaf.shape[0])
             data = np.ascontiguousarray(shard.data)
-            _write_array(path / file, data)
-            digest = array_digest(data)
-            pieces.append([name, first, last, file, digest, list(leaf.shape), str(data.dtype)])
+            if name not in in_runs:
+                write(name, first, data, leaf.shape)
+                continue
+            for device in range(first, last):
+                at = 0
+                for begin, end in in_runs[name][device]:
+                    write(name, begin, data[device - first, at : at + end - begin], [_length(in_runs[name])])
+                    at += end - begin
     listed = path / f"pieces-{generation}-{rank}.json"
     listed.write_text(json.dumps(pieces))
     _together(f"natkal pieces {generation}")
@@ -81,7 +91,7 @@ def load_spread(path: Path, learner: Any) -> Any:
         saved.setdefault(piece[0], []).append(piece[1:])
     made = learner.init()
     leaves, structure = jax.tree.flatten(made)
-    names = list(named_leaves(made))
+    names, in_runs = list(named_leaves(made)), _packed_runs(made)
     del made
     found = []
     for position, name in enumerate(names):
@@ -96,7 +106,10 @@ def load_spread(path: Path, learner: Any) -> Any:
                 raise StorageError(f"{path}: array {name!r} is {value.dtype} {value.shape}, not {dtype} {shape}")
             found.append(jax.random.wrap_key_data(jnp.array(value)) if is_key else jnp.array(value))
         elif name in saved and shape is not None:
-            read = _reader(path, name, saved[name], shape, dtype)
+            if name in in_runs:
+                read = _run_reader(path, name, saved[name], in_runs[name], shape, dtype)
+            else:
+                read = _reader(path, name, saved[name], shape, dtype)
             found.append(jax.make_array_from_callback(shape, sharding, read))
         else:
             raise StorageError(f"{path}: has no array {name!r}; it was saved from {header.get('learner')}")
@@ -124,6 +137,36 @@ def _reader(path: Path, name: str, pieces: list[Any], shape: Sequence[int], dtyp
         return rows
 
     return read
+
+
+def _run_reader(
+    path: Path, name: str, pieces: list[Any], runs: tuple[tuple[Run, ...], ...], shape: Sequence[int], dtype: Any
+) -> Callable[[Any], Any]:
+    """Rows of an array that holds runs of a long vector, whatever runs the vector was written in."""
+    saved, wanted = int(pieces[0][4][0]), _length(runs)
+    if saved != wanted:
+        raise StorageError(f"{path}: array {name!r} holds {saved:,} numbers, and this learner has {wanted:,}")
+    vector = _reader(path, name, pieces, (wanted,), dtype)
+
+    def read(index: Any) -> np.ndarray:
+        start, stop, _ = index[0].indices(shape[0])
+        rows = np.zeros((stop - start, shape[1]), dtype)
+        for row, device in enumerate(range(start, stop)):
+            own = np.concatenate([vector((slice(first, last),)) for first, last in runs[device]])
+            rows[row, : len(own)] = own
+        return rows
+
+    return read
+
+
+def _packed_runs(state: Any) -> dict[str, tuple[tuple[Run, ...], ...]]:
+    """Of each vector in runs the name of its array, and its runs."""
+    nodes = jax.tree.leaves_with_path(state, is_leaf=lambda node: isinstance(node, Packed))
+    return {f"{jax.tree_util.keystr(path)}.numbers": node.runs for path, node in nodes if isinstance(node, Packed)}
+
+
+def _length(runs: tuple[tuple[Run, ...], ...]) -> int:
+    return max(last for own in runs for _, last in own)
 
 
 def _spread(leaf: Any) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from natkal.integrations.ray_workers import RayWorkers, connect
+from natkal.integrations.ray_workers import RayWorkers, check_address, connect
 from natkal.integrations.spread_table import SpreadTable, TableShard
 from natkal.tabular.errors import StreamError
 from natkal.tabular.table_learner import TableLearner
@@ -16,10 +16,8 @@ def on_ray(learner: TableLearner, address: str | None) -> Iterator[None]:
     if address is None:
         yield
         return
-    try:
+    with _explained(address):
         ray = connect(address, "--ray")
-    except (ModuleNotFoundError, ConnectionError, ValueError, RuntimeError) as error:
-        raise StreamError(f"--ray {address}: {error}") from error
     started = address == "local"
 
     def make(worker: int) -> Any:
@@ -45,3 +43,16 @@ def check_ray(address: str | None, key: str | None, label_delay: int) -> None:
         raise StreamError("--ray: is for a model for each key; name the column with --key")
     if label_delay:
         raise StreamError("--ray: labels that come later by --label-delay are learned in one process; leave one out")
+    with _explained(address):
+        check_address(address, "--ray")
+
+
+@contextmanager
+def _explained(address: str) -> Iterator[None]:
+    """What is wrong with the cluster, in the words of the option."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise StreamError(str(error)) from error
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise StreamError(f"--ray {address}: {error}") from error

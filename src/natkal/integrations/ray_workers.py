@@ -1,6 +1,9 @@
 """Workers as actors of Ray: the `Executor` of `drivers/workers.py`."""
 
+import importlib.util
 import logging
+import socket
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +12,27 @@ import jax
 from natkal.drivers.cache import compilation_cache
 from natkal.drivers.workers import WorkerLost
 
+CONNECT_SECONDS = 10.0
+"""How long the head of a cluster may take to answer; Ray itself tries for minutes."""
+
+
+def check_address(address: str | None, what: str) -> None:
+    """Refuse an address at which no cluster can be, before anything is started.
+
+    `auto` is left to Ray, which looks for a cluster on this machine and answers at once.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise ModuleNotFoundError(f"{what} needs ray: pip install 'natkal[ray]'")
+    if address in (None, "local", "auto"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{address!r} is no address of a Ray cluster: it is local, auto or HOST:PORT")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ConnectionError(f"nothing answers at {address}: {error.strerror or error}") from error
+
 
 def connect(address: str | None, what: str, cpus: int | None = None) -> Any:
     """The module `ray`, connected: to what this process is connected to, to `address`, or to a new one here.
@@ -16,18 +40,31 @@ def connect(address: str | None, what: str, cpus: int | None = None) -> Any:
     A new one here has `cpus` CPUs, as many as the machine unless given. Its workers do the work of this process, so
     they have its priority and not the lower one that Ray gives workers.
     """
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{what} needs ray: pip install 'natkal[ray]'") from error
+    check_address(address, what)
+    import ray
+
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if not ray.is_initialized():
+    if ray.is_initialized():
+        return ray
+    with warnings.catch_warnings():
+        # the processes that Ray forks start other programs at once, so that JAX's threads do not matter
+        warnings.filterwarnings("ignore", message=".*os.fork", category=RuntimeWarning)
         if address in (None, "local"):
             own = {"worker_niceness": 0}
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=own, **quiet)
+        elif address == "auto":
+            _join_here(ray, quiet)
         else:
             ray.init(address=address, **quiet)
     return ray
+
+
+def _join_here(ray: Any, quiet: dict[str, Any]) -> None:
+    """Connect to the cluster of this machine."""
+    try:
+        ray.init(address="auto", **quiet)
+    except ConnectionError as error:
+        raise ConnectionError("no Ray cluster runs on this machine; `ray start --head` starts one") from error
 
 
 class RayWorkers:
