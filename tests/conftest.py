@@ -11,6 +11,7 @@ import pytest
 collect_ignore = [
     "curvature/sharded_worker.py",
     "docs/run_pages.py",
+    "curvature/spread_worker.py",
     "drivers/hosts_worker.py",
 ]  # programs of their own
 
