@@ -113,3 +113,9 @@ def test_a_wrong_shape_or_a_link_that_leaves_the_domain_is_refused(link, statist
 
     with pytest.raises(ValueError, match=message):
         model()
+
+
+def test_a_log_partition_of_the_wrong_sign_is_refused():
+    family = from_log_partition(lambda nu: jnp.log(-nu[0]), lambda y: y[None], dim=1, link=lambda raw: -jnp.exp(raw))
+    with pytest.raises(ValueError, match="log Z must be convex"):
+        nk.static_model(lambda w, u: w @ u, jnp.zeros(2), family)

@@ -39,6 +39,17 @@ def test_chunks_change_nothing(estimator, targets):
     np.testing.assert_allclose(getattr(whole, ask)(X[:9]), getattr(parts, ask)(X[:9]), rtol=1e-9)
 
 
+def test_rows_sorted_by_their_class_are_learned_as_in_any_order():
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(400, 3))
+    drawn = rng.uniform(size=400) < 1 / (1 + np.exp(-inputs[:, 0]))
+    order = np.argsort(drawn, kind="stable")
+    fits = [KalmanClassifier(**SINGLE, n_iter=1).fit(inputs[rows], drawn[rows]) for rows in (order, np.arange(400))]
+    apart = np.abs(fits[0].coef_ - fits[1].coef_) / fits[1].coef_std_
+    assert apart.max() < 0.3
+    np.testing.assert_allclose(fits[0].coef_std_, fits[1].coef_std_, rtol=0.05)
+
+
 def test_predictions_in_the_users_units():
     model = clone(KalmanRegressor(**SINGLE)).fit(X, 100 * REAL)
     mean, spread = model.predict(X, return_std=True)

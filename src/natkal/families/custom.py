@@ -103,7 +103,7 @@ class _CustomFamily(Family):
         return raw if self.parts.link is None else self.parts.link(raw)
 
     def check_link(self) -> None:
-        """Log Z must be finite wherever an unconstrained output may lie; a few places show whether it is."""
+        """Log Z must be finite and convex wherever an unconstrained output may lie; a few places show whether it is."""
         for size in PROBES:
             raw = jnp.full(self.raw_dim, size)
             natural = self.link(raw)
@@ -113,6 +113,12 @@ class _CustomFamily(Family):
                     f"{what} the domain of log_partition: the unconstrained output {size:g} gives nu = "
                     f"{np.asarray(natural).tolist()}, where log Z is {float(self.log_partition(natural))}; "
                     'give a link into the domain, or a model with output="natural"'
+                )
+            variances = np.diagonal(np.atleast_2d(np.asarray(self.cov(natural))))
+            if (variances < 0).any():
+                raise ValueError(
+                    f"log_partition: its second derivative at nu = {np.asarray(natural).tolist()} is "
+                    f"{float(variances.min()):g}, the variance of T(y); log Z must be convex: is its sign right?"
                 )
 
     def in_domain(self, targets: np.ndarray) -> np.ndarray:

@@ -59,6 +59,7 @@ class KalmanEstimator(BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
         """The features as numbers, NaN where missing; a frame's other columns as tabular encodes them."""
+        _refuse_words(X)
         if not has_other_than_numbers(X):
             if reset:
                 self._frame_columns = None
@@ -77,6 +78,7 @@ class KalmanEstimator(BaseEstimator):
         if has_other_than_numbers(X):
             check_consistent_length(X, y)
             return self._rows(X, reset=reset), column_or_1d(y, warn=True)
+        _refuse_words(X)
         numeric = self._target_is_numeric
         X, y = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=numeric, reset=reset
@@ -108,10 +110,11 @@ class KalmanEstimator(BaseEstimator):
     def _learn(
         self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, *, passes: int = 1, whole_table: bool = False
     ) -> Any:
-        """Learn these rows in order; a row of weight 0 is left out.
+        """Learn these rows in order, those of a whole table in a random one; a row of weight 0 is left out.
 
         Of several passes each counts for its share, so that every row counts once in all: a later pass linearises
-        better without becoming more certain.
+        better without becoming more certain. Rows that are sorted by their target would be linearised at estimates that
+        never saw one of the others, so each pass through a table without a time has an order of its own.
         """
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -121,8 +124,12 @@ class KalmanEstimator(BaseEstimator):
             sample_weight = (np.ones(len(X)) if sample_weight is None else sample_weight) / passes
         if whole_table and len(X):
             self._table.know_scales(self._table.rows(X, targets[:, None], tell_past=False))
+        timeless = whole_table and not self._table.past_columns and not self._table.options.has_memory
+        rng = np.random.default_rng(self._table.options.seed)
         for _ in range(passes if len(X) else 0):
-            self._table.learn(self._table.rows(X, targets[:, None], sample_weight)).wait()
+            order = rng.permutation(len(X)) if timeless else np.arange(len(X))
+            weight = None if sample_weight is None else sample_weight[order]
+            self._table.learn(self._table.rows(X[order], targets[order, None], weight)).wait()
         self.n_samples_seen_ += len(X)
         self.n_iter_ = passes
         return self
@@ -157,3 +164,21 @@ class KalmanEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _refuse_words(X: Any) -> None:
+    """An array with words in it lost the names and types of its columns on the way."""
+    words = isinstance(X, np.ndarray) and X.dtype == object and any(isinstance(cell, str) for cell in X[:100].flat)
+    if words and not all(_is_number(cell) for cell in X[:100].flat if isinstance(cell, str)):
+        raise ValueError(
+            "X: is an array with words in it, so the types of its columns are not known; pass the frame itself, and "
+            'after a transformer call its .set_output(transform="pandas")'
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

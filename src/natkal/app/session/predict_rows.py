@@ -59,7 +59,7 @@ def predictions(
                 names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
                 raise StreamError(
                     f"{rows.file}: has no column {names}, which the model was trained on; "
-                    "--missing-columns impute predicts without"
+                    "--missing-columns impute predicts without, with intervals as narrow as if it were there"
                 )
             encoded = encoder.encode(rows)
             told = None

@@ -98,7 +98,7 @@ class Thompson:
             chance, exact = jnp.where(found.worth_trying[arm], paths, 0.0), False
         free = (1 - share) * chance + share * each[arm]
         mixed = (1 - self.floor) * free + self.floor * _equal(known.available)[arm]
-        return Choice(arm, mixed.astype(location.dtype), jnp.asarray(exact))
+        return Choice(arm, jnp.minimum(mixed, 1.0).astype(location.dtype), jnp.asarray(exact))
 
     def probabilities(self, known: Knowledge, key: Array) -> Float[Array, " n"]:
         """Of each arm, that it is the best one, mixed with the forced trials and the floor."""
@@ -119,8 +119,7 @@ class Thompson:
         """The arms to draw from; all of them, and none by force, where the scale is fixed."""
         if self.scale is not None:
             return Candidates(known.available, jnp.zeros(known.available.shape, known.law.location.dtype))
-        stretch = jnp.sum(jnp.exp(known.log_scales) * jnp.square(known.scales))
-        return candidates(known.family, known.law, stretch, known.available)
+        return candidates(known.family, known.law, known.available)
 
 
 def _equal(available: Bool[Array, " n"]) -> Float[Array, " n"]:

@@ -58,9 +58,13 @@ class Candidates(NamedTuple):
     forced: Float[Array, " n"]
 
 
-def candidates(family: Family, law: JointLaw, stretch: Float[Array, ""], available: Bool[Array, " n"]) -> Candidates:
-    """Of the available arms; the best one is always worth a decision. Covariances count `stretch` times."""
-    mean, unknown, noise = reward_knowledge(family, law, stretch)
+def candidates(family: Family, law: JointLaw, available: Bool[Array, " n"]) -> Candidates:
+    """Of the available arms; the best one is always worth a decision.
+
+    The variances are those of the posterior, not those of the scale that draws are made with: an arm that is taken for
+    better known than it is stays untried for good.
+    """
+    mean, unknown, noise = reward_knowledge(family, law)
     tiny = jnp.finfo(mean.dtype).tiny
     known = jnp.minimum(noise / jnp.maximum(unknown, tiny), LONGEST)
     horizon = jnp.maximum(1.0, jnp.max(jnp.where(available, known, 0.0)))
@@ -81,13 +85,13 @@ def candidates(family: Family, law: JointLaw, stretch: Float[Array, ""], availab
 
 
 def reward_knowledge(
-    family: Family, law: JointLaw, stretch: Float[Array, ""]
+    family: Family, law: JointLaw
 ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, " n"]]:
     """Of each arm's mean reward: its expectation, its variance, and the variance of a reward around it.
 
     The raw output is a mixture of normal laws over the members; the moments of a nonlinear mean are a quadrature.
     """
-    own = stretch * jnp.maximum(jax.vmap(jnp.diagonal)(law.cov), 0.0)
+    own = jnp.maximum(jax.vmap(jnp.diagonal)(law.cov), 0.0)
     if family.support == "real":
         mean, square, noise = law.mean, jnp.square(law.mean) + own, law.noise
     else:
