@@ -63,8 +63,10 @@ def load(path: str | Path, learner: Any) -> Any:
     """The state that `save` wrote, for the learner it was saved from; a `StorageError` says what is wrong."""
     path = Path(path)
     if path.is_dir():
-        from natkal.drivers.sharded_storage import load_spread
+        from natkal.drivers.sharded_storage import MANIFEST, load_spread
 
+        if not (path / MANIFEST).exists():
+            raise StorageError(f"{path}: a folder without a saved state; nk.load_run opens the folder of a run")
         return load_spread(path, learner)
     header, arrays = read_file(path)
     template = jax.eval_shape(learner.init)

@@ -117,6 +117,8 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
 
     A file never chooses what code to run: a checkpoint of the user's own model loads only if `model` names it too.
     """
+    if "learner" in head and "format" not in head:
+        raise CheckpointError(f"{path}: is the state of a learner, not a run; nk.load reads it")
     if head.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format {head.get('format')!r}, this natkal reads {FORMAT}")
     try:
