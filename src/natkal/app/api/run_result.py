@@ -211,9 +211,8 @@ class Run:
 
     def __repr__(self) -> str:
         counts = self._session.counts
-        lines = [
-            f"Run: {counts.learned:,} of {counts.read:,} rows learned, {len(self.features)} column{'s' * (len(self.features) != 1)}"
-        ]
+        columns = f"{len(self.features)} column{'s' * (len(self.features) != 1)}"
+        lines = [f"Run: {counts.learned:,} of {counts.read:,} rows learned, {columns}"]
         for part in self._session.metrics.parts[:3]:
             found = part.summary()
             name = "accuracy" if part.classes else "mean_absolute_error"
