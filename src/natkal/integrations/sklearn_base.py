@@ -168,17 +168,11 @@ class KalmanEstimator(BaseEstimator):
 
 def _refuse_words(X: Any) -> None:
     """An array with words in it lost the names and types of its columns on the way."""
-    words = isinstance(X, np.ndarray) and X.dtype == object and any(isinstance(cell, str) for cell in X[:100].flat)
-    if words and not all(_is_number(cell) for cell in X[:100].flat if isinstance(cell, str)):
-        raise ValueError(
-            "X: is an array with words in it, so the types of its columns are not known; pass the frame itself, and "
-            'after a transformer call its .set_output(transform="pandas")'
-        )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    if isinstance(X, np.ndarray) and X.dtype == object:
+        try:
+            X.astype(np.float64)
+        except ValueError as error:
+            raise ValueError(
+                f"X: {error}, and the types of an array's columns are not known; pass the frame itself, and after a "
+                'transformer call its .set_output(transform="pandas")'
+            ) from error

@@ -16,7 +16,8 @@ from natkal.tabular.past import MEAN_RATE, RECENT_LAGS, SEASONAL_LAGS, SEASONAL_
 
 LONGEST_LAG = 24
 EARLIER_LAGS = tuple(lag for lag in range(1, LONGEST_LAG + 1) if lag not in RECENT_LAGS)
-FROM_PAST = len(RECENT_LAGS) + SEASONAL_LAGS + SEASONAL_MEANS
+SEASONS = slice(len(RECENT_LAGS), len(RECENT_LAGS) + SEASONAL_LAGS)
+FROM_PAST = SEASONS.stop + SEASONAL_MEANS
 INPUTS = FROM_PAST + len(EARLIER_LAGS)
 """The inputs that `Past` makes, and the earlier lags up to the longest."""
 FIRST_LEARNED = 4
@@ -190,8 +191,10 @@ def _roll(origins: list[Origin], season: int, horizon: int) -> np.ndarray:
         inputs[..., FROM_PAST:] = path[..., [now - lag for lag in EARLIER_LAGS]]
         place = means[..., step % season] if season else means
         if season:
-            inputs[..., 3:5] = path[..., [now - season, now - season - 1]]
-            inputs[..., 5:FROM_PAST] = place[..., :2] / np.where(place[..., 2:] > 0, place[..., 2:], np.nan)
+            inputs[..., SEASONS] = path[..., [now - season, now - season - 1]]
+            inputs[..., SEASONS.stop : FROM_PAST] = place[..., :2] / np.where(
+                place[..., 2:] > 0, place[..., 2:], np.nan
+            )
         base, z = _design(inputs, centre[:, None], scale[:, None])
         if step == 0:
             base = base - _SMOOTHING * residual
