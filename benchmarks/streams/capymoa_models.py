@@ -13,7 +13,7 @@ from benchmarks.streams.stream import Stream
 PACKAGE = "capymoa"
 WIDE = 100
 """Above so many inputs nothing is run."""
-LONG = 10_000
+LONG = 5_000
 """Above so many rows a forest has 30 trees and SOKNL is left out, below a forest is also tried with 100."""
 BOOSTED_CLASSES = 4
 """Above so many classes boosting is left out: it keeps 100 trees for each class."""

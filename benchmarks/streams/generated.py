@@ -1,4 +1,4 @@
-"""Streams from generators: river's, 20,000 rows each, and Friedman's first function.
+"""Streams from generators: river's, 10,000 rows each, and Friedman's first function.
 
 Seed 0 everywhere. Settings are river's defaults unless a line here says otherwise.
 """
@@ -11,9 +11,10 @@ import numpy as np
 
 from benchmarks.streams.stream import Stream, numbered, of_rows
 
-ROWS = 20_000
+ROWS = 10_000
+CLASSES_ROWS = 20_000
 FRIEDMAN_ROWS = 40_768
-FRIEDMAN_DRIFTS = (7_000, 14_000)
+FRIEDMAN_DRIFTS = (3_500, 7_000)
 GENERATORS: dict[str, dict[str, Any]] = {
     "Agrawal": {"classification_function": 4, "seed": 0},
     "Hyperplane": {"n_drift_features": 5, "mag_change": 0.001, "seed": 0},
@@ -25,7 +26,7 @@ GENERATORS: dict[str, dict[str, Any]] = {
     "STAGGER": {"classification_function": 1, "seed": 0},
     "Waveform": {"has_noise": True, "seed": 0},
     "Mv": {"seed": 0},
-    "FriedmanDrift": {"drift_type": "gra", "position": FRIEDMAN_DRIFTS, "transition_window": 2_000, "seed": 0},
+    "FriedmanDrift": {"drift_type": "gra", "position": FRIEDMAN_DRIFTS, "transition_window": 1_000, "seed": 0},
 }
 """river's generators and their arguments."""
 
@@ -52,8 +53,8 @@ def twenty_six() -> Stream:
     """26 classes, 16 whole-number columns of 0 to 15, 20,000 rows: two clusters for each class."""
     rng = np.random.default_rng(0)
     centres = rng.uniform(0, 15, size=(26, 2, 16))
-    targets = rng.integers(26, size=ROWS)
-    inputs = centres[targets, rng.integers(2, size=ROWS)] + rng.normal(scale=3.0, size=(ROWS, 16))
+    targets = rng.integers(26, size=CLASSES_ROWS)
+    inputs = centres[targets, rng.integers(2, size=CLASSES_ROWS)] + rng.normal(scale=3.0, size=(CLASSES_ROWS, 16))
     labels = tuple(chr(ord("A") + number) for number in range(26))
     whole = np.clip(np.round(inputs), 0, 15)
     return Stream("twenty-six classes", "classification", numbered(whole), targets, (64,), labels=labels)

@@ -14,8 +14,8 @@ PACKAGE = "river"
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
 WIDE = 100
 """Above so many inputs only linear models run: trees and neighbours would take hours."""
-LONG = 10_000
-"""Above so many rows an ensemble has 10 models, below it is also tried with 30."""
+LONG = 5_000
+"""Above so many rows an ensemble has 10 models, below it is also tried with 30, and the extremely fast tree runs too."""
 LARGE = 100_000
 """Above so many numbers in the table SRP and leveraging bagging are left to CapyMOA, whose are quicker."""
 NEIGHBOURS = (5, 20)
@@ -72,7 +72,8 @@ def _classifiers(stream: Stream) -> Iterator[tuple[str, str, Callable[[], Any]]]
         ("adaptive", tree.HoeffdingAdaptiveTreeClassifier(seed=0)),
         ("extremely fast", tree.ExtremelyFastDecisionTreeClassifier()),
     ):
-        yield "Hoeffding tree", setting, lambda model=model: model
+        if setting != "extremely fast" or len(stream.targets) <= LONG:
+            yield "Hoeffding tree", setting, lambda model=model: model
     for size in _sizes(stream):
         yield "ARF", f"{size} trees", lambda size=size: forest.ARFClassifier(n_models=size, seed=0)
         yield "AMF", f"{size} trees", lambda size=size: forest.AMFClassifier(n_estimators=size, seed=0)

@@ -29,6 +29,8 @@ HELD_ROWS = 1e7
 """How many rows the scale of a whole table counts for."""
 RECENT = 1 / 100
 FALLEN = 20.0
+LONE = 100.0
+"""A value whose size is more than this times that of every other is of another order."""
 LINEAR_UP_TO = 8.0
 """A standardised value grows like a logarithm beyond: no input is so large that one row decides everything."""
 
@@ -105,6 +107,15 @@ def settle(scale: Scale, first: Float[Array, "n *e"]) -> Scale:
     mean = jnp.sum(jnp.where(near, first, 0.0), axis=0) / count
     variance = jnp.sum(jnp.where(near, jnp.square(first - mean[None]), 0.0), axis=0) / count
     return scale._replace(core=Welford(count, mean, variance))
+
+
+def without_lone(values: Float[Array, " n"]) -> Float[Array, " n"]:
+    """The values, NaN in the place of one that is of another order than all others."""
+    sizes = jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0)
+    most = jnp.argmax(sizes)
+    others = jnp.max(sizes.at[most].set(0.0))
+    lone = (jnp.arange(len(sizes)) == most) & (others > 0) & (sizes > LONE * others)
+    return jnp.where(lone, jnp.nan, values)
 
 
 def _many(outside: Bool[Array, "n *e"]) -> Bool[Array, "1 *e"]:

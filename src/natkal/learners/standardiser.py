@@ -78,7 +78,8 @@ class Standardiser:
     be scaled. `spread` is what the user expects of the deviation of a target before any is seen. `alike`, where given,
     says for each entry of a leaf which entry's scale it takes: quantities of one unit stay comparable. `fixed_units`:
     targets keep the units of the first rows, for targets whose mean depends on what was learned, as that of rewards
-    does. All of them are learned as they are, however far from the first ones: decisions depend on their mean.
+    does. All of them are learned as they are, however far from the first ones: decisions depend on their mean. Only
+    a first target of another order than all other first ones is left out.
     """
 
     example: Any
@@ -145,6 +146,8 @@ class Standardiser:
                 state.first_targets.at[slot].set(jnp.reshape(target, state.first_targets.shape[1:])),
                 state.first_targets,
             )
+            if self.fixed_units:
+                first_targets = jnp.where(full, scales.without_lone(first_targets), first_targets)
             first = first_targets[:, 0] if weighted else first_targets
             targets = jax.lax.cond(full, lambda: scales.settle(targets, first), lambda: targets)
         after = ScaledState(seen, targets, first_inputs, first_targets, rows, ())

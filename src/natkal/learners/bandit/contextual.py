@@ -13,7 +13,7 @@ from natkal.engine.joint import ArmsLearner, JointLaw
 from natkal.engine.protocol import Learner
 from natkal.families.base import Family
 from natkal.learners.auto import SHARE, filters, in_noise_units
-from natkal.learners.bandit import draw_scale
+from natkal.learners.bandit import draw_scale, wild_rewards
 from natkal.learners.bandit.calibrated import Calibrated
 from natkal.learners.bandit.policies import Choice, Knowledge, Policy, thompson
 from natkal.learners.bank import Bank
@@ -29,10 +29,11 @@ DENSE_UP_TO = 400
 
 
 class BanditState(NamedTuple):
-    """The learner's state, and the weights of the scales of a draw."""
+    """The learner's state, the weights of the scales of a draw, and how large rewards are."""
 
     learner: Any
     log_scales: Float[Array, " s"]
+    sizes: wild_rewards.Sizes
 
 
 class Decision(NamedTuple):
@@ -77,7 +78,8 @@ class Bandit:
         """The state before any reward."""
         state = self.learner.init(params, key)
         dtype = next(leaf.dtype for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating))
-        return BanditState(learner=state, log_scales=draw_scale.start(self.scales, dtype))
+        log_scales = draw_scale.start(self.scales, dtype)
+        return BanditState(learner=state, log_scales=log_scales, sizes=wild_rewards.start(dtype))
 
     def act(self, state: BanditState, context: Any, key: Array, available: Any = None) -> Decision:
         """Choose an arm, or a slate of different ones; `available` (n booleans) leaves arms out. Changes nothing."""
@@ -139,12 +141,14 @@ class Bandit:
     def _learn_one(self, state: BanditState, context: Any, arm: Any, reward: Any) -> BanditState:
         inputs = self._one_arm(context, arm)
         log_scales = state.log_scales
+        sizes, reward = wild_rewards.sift(state.sizes, jnp.asarray(reward, log_scales.dtype))
         if len(self.scales) > 1:
             law = self.learner.joint(state.learner, {**inputs, "arm": jax.tree.map(_stacked, inputs["arm"])})
-            value = jnp.asarray(reward, law.location.dtype)
             scales = jnp.asarray(self.scales, law.location.dtype)
+            value = reward.astype(law.location.dtype)
             log_scales = draw_scale.after_reward(self.outputs, law, scales, log_scales, value)
-        return BanditState(learner=self.learner.step(state.learner, inputs, reward)[0], log_scales=log_scales)
+        learner, _ = self.learner.step(state.learner, inputs, reward)
+        return BanditState(learner=learner, log_scales=log_scales, sizes=sizes)
 
     def _every_arm(self, context: Any) -> dict[str, Any]:
         if self.arms is not None:
