@@ -15,7 +15,7 @@ RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
 WIDE = 100
 """Above so many inputs only linear models run: trees and neighbours would take hours."""
 LONG = 5_000
-"""Above so many rows an ensemble has 10 models, below it is also tried with 30, and the extremely fast tree runs too."""
+"""Above so many rows an ensemble has 10 models and not also 30, and the extremely fast tree is left out."""
 LARGE = 100_000
 """Above so many numbers in the table SRP and leveraging bagging are left to CapyMOA, whose are quicker."""
 NEIGHBOURS = (5, 20)

@@ -24,6 +24,8 @@ from natkal.typing import Array, Bool, Float, Int, Params
 
 SETTINGS = ((1.0, 0.0), (1.0, 1e-3))
 """Prior scale, in units of the calibrated one, and fading of each filter of the default learner."""
+NARROW = (0.16, 0.0)
+"""One more filter of a large model: under the calibrated prior a deep network may stop learning within the first rows."""
 DENSE_UP_TO = 400
 """Parameters of a model that get a full covariance; a larger one gets Kronecker factors."""
 
@@ -217,7 +219,8 @@ def bandit(
 def default_learner(model: Model) -> Calibrated:
     """Filters that differ in fading, mixed by likelihood, with a prior that the first context calibrates."""
     inner = in_noise_units(model)
-    group = filters(inner, curvature_for(model.size), SETTINGS)
+    settings = SETTINGS if model.size <= DENSE_UP_TO else (*SETTINGS, NARROW)
+    group = filters(inner, curvature_for(model.size), settings)
     return Calibrated(Bank(groups=(group,), laws=laws_for(model.outputs), share=SHARE))
 
 
