@@ -25,7 +25,7 @@ from natkal.typing import Array, Bool, Float, Int, Params
 SETTINGS = ((1.0, 0.0), (1.0, 1e-3))
 """Prior scale, in units of the calibrated one, and fading of each filter of the default learner."""
 NARROW = (0.16, 0.0)
-"""One more filter of a large model: under the calibrated prior a deep network may stop learning within the first rows."""
+"""One more filter of a large model: under the calibrated prior a deep network may soon stop learning."""
 DENSE_UP_TO = 400
 """Parameters of a model that get a full covariance; a larger one gets Kronecker factors."""
 
