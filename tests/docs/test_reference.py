@@ -1,9 +1,11 @@
 """Every name in the reference exists, so that the site can be built."""
 
 import importlib
+import re
 from pathlib import Path
 
-PAGES = sorted((Path(__file__).parents[2] / "docs" / "api").glob("*.md"))
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted((DOCS / "api").glob("*.md"))
 LINES = [line for page in PAGES for line in page.read_text().splitlines()]
 NAMES = {line[4:].strip() for line in LINES if line.startswith("::: ")}
 
@@ -28,3 +30,9 @@ def found(name: str) -> bool:
 def test_the_reference_names_what_exists() -> None:
     assert len(NAMES) > 50
     assert not [name for name in sorted(NAMES) if not found(name)]
+
+
+def test_links_to_the_reference_have_a_target() -> None:
+    links = {name for page in DOCS.rglob("*.md") for name in re.findall(r"\]\[(natkal[\w.]+)\]", page.read_text())}
+    assert len(links) > 20
+    assert not sorted(links - NAMES)
