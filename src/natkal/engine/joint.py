@@ -34,6 +34,11 @@ class ArmsLearner(Protocol):
         """The law of a reward."""
         ...
 
+    @property
+    def joint_size(self) -> int:
+        """How many members `joint` has a law of."""
+        ...
+
     def joint(self, state: Any, inputs: Any) -> JointLaw:
         """The joint law of the arms that `inputs["arm"]` has along its first axis."""
         ...

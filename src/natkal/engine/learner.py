@@ -144,6 +144,11 @@ class KalmanLearner:
         deviation = self.model.unravel(self.curvature.sample(state.curvature, key))
         return jax.tree.map(jnp.add, state.params, deviation)
 
+    @property
+    def joint_size(self) -> int:
+        """One law."""
+        return 1
+
     def joint(self, state: KalmanState, inputs: Any) -> JointLaw:
         """The joint law of the outputs of several arms; for an `ArmsModel`."""
         with jax.default_matmul_precision("highest"):

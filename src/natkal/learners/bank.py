@@ -291,6 +291,11 @@ class Bank:
         """The mean of the members' covariances plus the covariance of their parameters; for members of one model."""
         return total_covariance(self, state)
 
+    @property
+    def joint_size(self) -> int:
+        """One law for each member."""
+        return self.size
+
     def joint(self, state: BankState, inputs: Any) -> JointLaw:
         """The joint law of the outputs of several arms: those of the members, by their weights."""
         return joint_law(self, state, inputs)

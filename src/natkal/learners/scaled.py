@@ -130,6 +130,11 @@ class Scaled:
         """That of the parameters of a model that sees standardised data."""
         return self.bank.covariance(state.bank)
 
+    @property
+    def joint_size(self) -> int:
+        """The bank's."""
+        return self.bank.joint_size
+
     def joint(self, state: ScaledState, inputs: Any) -> JointLaw:
         """The joint law of the outputs of several arms, in the user's units."""
         inputs = as_precision(state.bank.log_weights.dtype, inputs)

@@ -173,10 +173,12 @@ class BanditLearner:
         return sum(group.learner(0).model.size for group in self.bandit.learner.bank.groups)
 
     def weights(self) -> dict[str, float]:
-        """The weight of each member, by name."""
+        """The weight of each member in a decision, by name."""
         bank = self.bandit.learner.bank
         names = [name for group in bank.groups for name in group.names]
-        weights = np.exp(np.logaddexp.reduce(np.asarray(self.state.learner.bank.log_weights), axis=1))
+        by_law = np.asarray(self.state.learner.bank.log_weights)
+        by_error = np.asarray(self.state.members.log_weights)
+        weights = np.exp(by_error if self.bandit.weighs_by_error else np.logaddexp.reduce(by_law, axis=1))
         return dict(zip(names, (weights / weights.sum()).tolist(), strict=True))
 
     # -- growth ------------------------------------------------------------------------------------------------------

@@ -42,6 +42,11 @@ class Calibrated:
         """The inner learner's start."""
         return CalibratedState(inner=self.learner.init(params, key), done=jnp.zeros((), bool))
 
+    @property
+    def joint_size(self) -> int:
+        """The inner learner's."""
+        return self.learner.joint_size
+
     def joint(self, state: CalibratedState, inputs: Any) -> JointLaw:
         """The joint law of several arms, its covariance calibrated on this context as long as none was learned."""
         law = self.learner.joint(state.inner, inputs)

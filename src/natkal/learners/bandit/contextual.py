@@ -13,7 +13,7 @@ from natkal.engine.joint import ArmsLearner, JointLaw
 from natkal.engine.protocol import Learner
 from natkal.families.base import Family
 from natkal.learners.auto import SHARE, filters, in_noise_units
-from natkal.learners.bandit import draw_scale, wild_rewards
+from natkal.learners.bandit import decision_weights, draw_scale, wild_rewards
 from natkal.learners.bandit.calibrated import Calibrated
 from natkal.learners.bandit.policies import Choice, Knowledge, Policy, thompson
 from natkal.learners.bank import Bank
@@ -31,11 +31,12 @@ DENSE_UP_TO = 400
 
 
 class BanditState(NamedTuple):
-    """The learner's state, the weights of the scales of a draw, and how large rewards are."""
+    """The learner's state, the weights of the scales of a draw, how large rewards are, and what members count."""
 
     learner: Any
     log_scales: Float[Array, " s"]
     sizes: wild_rewards.Sizes
+    members: decision_weights.DecisionWeights
 
 
 class Decision(NamedTuple):
@@ -76,12 +77,18 @@ class Bandit:
         fixed = getattr(self.policy, "scale", 1.0)
         return draw_scale.SCALES if fixed is None else (fixed,)
 
+    @property
+    def weighs_by_error(self) -> bool:
+        """Whether members count by the squared errors of their means, and not by likelihood."""
+        return self.outputs.support == "real" and len(self.scales) > 1
+
     def init(self, params: Params | None = None, key: Array | None = None) -> BanditState:
         """The state before any reward."""
         state = self.learner.init(params, key)
         dtype = next(leaf.dtype for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating))
         log_scales = draw_scale.start(self.scales, dtype)
-        return BanditState(learner=state, log_scales=log_scales, sizes=wild_rewards.start(dtype))
+        members = decision_weights.start(self.learner.joint_size, dtype)
+        return BanditState(state, log_scales, wild_rewards.start(dtype), members)
 
     def act(self, state: BanditState, context: Any, key: Array, available: Any = None) -> Decision:
         """Choose an arm, or a slate of different ones; `available` (n booleans) leaves arms out. Changes nothing."""
@@ -97,7 +104,7 @@ class Bandit:
     @jit_method
     def expected(self, state: BanditState, context: Any) -> Float[Array, " n"]:
         """The expected reward of every arm."""
-        law = self.learner.joint(state.learner, self._every_arm(context))
+        law = self._law(state, self._every_arm(context))
         return jnp.exp(law.log_weights) @ law.mean
 
     def probabilities(self, state: BanditState, context: Any, key: Array, available: Any = None) -> Float[Array, " n"]:
@@ -106,12 +113,12 @@ class Bandit:
 
     @jit_method
     def _probabilities(self, state: BanditState, context: Any, key: Array, available: Any) -> Float[Array, " n"]:
-        law = self.learner.joint(state.learner, self._every_arm(context))
+        law = self._law(state, self._every_arm(context))
         return self.policy.probabilities(self._known(state, law, _free(law, available)), key)
 
     @jit_method
     def _act(self, state: BanditState, context: Any, key: Array, available: Any) -> Decision:
-        law = self.learner.joint(state.learner, self._every_arm(context))
+        law = self._law(state, self._every_arm(context))
         free = _free(law, available)
         expected = jnp.exp(law.log_weights) @ law.mean
         if self.slate == 1:
@@ -142,15 +149,21 @@ class Bandit:
 
     def _learn_one(self, state: BanditState, context: Any, arm: Any, reward: Any) -> BanditState:
         inputs = self._one_arm(context, arm)
-        log_scales = state.log_scales
+        log_scales, members = state.log_scales, state.members
         sizes, reward = wild_rewards.sift(state.sizes, jnp.asarray(reward, log_scales.dtype))
         if len(self.scales) > 1:
-            law = self.learner.joint(state.learner, {**inputs, "arm": jax.tree.map(_stacked, inputs["arm"])})
+            law = self._law(state, {**inputs, "arm": jax.tree.map(_stacked, inputs["arm"])})
+            members = decision_weights.after_reward(members, law, reward)
             scales = jnp.asarray(self.scales, law.location.dtype)
             value = reward.astype(law.location.dtype)
             log_scales = draw_scale.after_reward(self.outputs, law, scales, log_scales, value)
         learner, _ = self.learner.step(state.learner, inputs, reward)
-        return BanditState(learner=learner, log_scales=log_scales, sizes=sizes)
+        return BanditState(learner, log_scales, sizes, members)
+
+    def _law(self, state: BanditState, inputs: Any) -> JointLaw:
+        """The joint law of the arms; where draws have the scale that rewards chose, members count by `state.members`."""
+        law = self.learner.joint(state.learner, inputs)
+        return law._replace(log_weights=state.members.log_weights) if self.weighs_by_error else law
 
     def _every_arm(self, context: Any) -> dict[str, Any]:
         if self.arms is not None:
