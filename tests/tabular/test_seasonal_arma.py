@@ -6,6 +6,7 @@ from natkal.tabular import seasonal_arma
 from natkal.tabular.seasonal_arma import (
     ARMA_COUNT,
     CONSTANT_VARIANCE,
+    DIFFERENCED_LAGS,
     FIRST_LEARNED,
     FIRST_PHI,
     KEPT,
@@ -59,9 +60,12 @@ def test_the_filter_is_ridge_regression_on_its_inputs(monkeypatch):
     design = np.stack(seen)[FIRST_LEARNED - 1 :]
     for place in (0, ARMA_COUNT - 1):
         differenced = place >= len(KEPT)
-        learned = [0, 1, 2, 3] if differenced else [0, 1, 2, 4]
-        variances = np.array([*[WEIGHT_VARIANCE] * 3, WEIGHT_VARIANCE if differenced else CONSTANT_VARIANCE])
-        mean = np.array([0.0 if differenced else FIRST_PHI, 0, 0, 0])
+        lags = DIFFERENCED_LAGS if differenced else LAGS
+        learned = [*range(lags), LAGS if differenced else LAGS + 1]
+        variances = np.array(
+            [*(WEIGHT_VARIANCE / np.arange(1, lags + 1)), WEIGHT_VARIANCE if differenced else CONSTANT_VARIANCE]
+        )
+        mean = np.where(np.arange(lags + 1) == 0, 0.0 if differenced else FIRST_PHI, 0.0)
         z = design[:, place, learned]
         target = (np.diff(values) if differenced else values[1:])[-len(z) :]
         expected = np.linalg.solve(np.diag(1 / variances) + z.T @ z, z.T @ target + mean / variances)
@@ -87,7 +91,7 @@ def test_an_autoregression_is_found_and_forecast():
     series, origins = SeasonalArma(2), []
     for value in x + season:
         origins.append(series.learn(float(value), 7))
-    assert np.abs(series.weights[2, :LAGS] - [1.5, -0.8, 0.0]).max() < 0.12
+    assert np.abs(series.weights[2, :3] - [1.5, -0.8, 0.0]).max() < 0.12
     made = roll_arma(origins[500:998], np.full(498, -1e9), np.full(498, 1e9), 2)[:, 2]
     true = 1.5 * x[500:998] - 0.8 * x[499:997]
     best = np.abs(x[501:999] - true).mean()

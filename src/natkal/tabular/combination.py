@@ -8,9 +8,11 @@ step by step:
     l(c, h) <- d l(c, h) + |y - forecast(c, h)|        d = 0.995, and n(h) <- d n(h) + 1
     r(c) = mean over h of l(c, h) / min_c l(c, h)      weight(c) ~ r(c)^-10
 
-The weighted mean of the candidates has errors of its own, which are kept in the same way with d = 0.95: these give its
-spread at each step. The tails are those of a normal law, stretched by a factor which is learned from the 90 percent
-intervals that came true (adaptive conformal inference, Gibbs and Candes 2021, one factor for each step):
+The weighted mean of the candidates has errors of its own, which are kept in the same way with d = 0.99: these give its
+spread at each step. All of it is multiplied by how large the last errors were, relative to that, in the mean over the
+steps (d = 0.9, and three errors of relative size 1 before the first). The tails are those of a normal law, stretched by
+a factor which is learned from the 90 percent intervals that came true (adaptive conformal inference, Gibbs and Candes
+2021, one factor for each step):
 
     t(h) <- t(h) + 0.06 (1 if y was outside else 0, less 0.1)
     q(u) = z(u) exp(t(h) min(|z(u)| / z(0.95), 1)^4)   z the normal quantile
@@ -35,7 +37,9 @@ from natkal.tabular.seasonal_arma import ARMA_COUNT, SeasonalArma, roll_arma
 from natkal.tabular.simple_forecasts import COUNT, SimpleForecasts, roll
 
 POWER = 10.0
-LOSS_KEPT, SPREAD_KEPT = 0.995, 0.95
+LOSS_KEPT, SPREAD_KEPT, RECENT_KEPT = 0.995, 0.99, 0.9
+RECENT_BEFORE, LARGEST_RECENT = 3.0, 10.0
+"""Errors of relative size 1 before the first, and the largest relative size."""
 TAIL_RATE, TAIL_POWER = 0.06, 4
 LEAST_TAIL, LARGEST_TAIL = -0.2, 1.0
 """Limits of the logarithm of the factor: quantiles stay in order above -1/4."""
@@ -86,6 +90,7 @@ class Combination:
         self.count, self.size = 0, float(np.finfo(np.float32).tiny)
         self.losses, self.own = np.zeros((count, horizon)), np.zeros(horizon)
         self.heard, self.own_heard, self.tail = np.zeros((3, horizon))
+        self.recent, self.recent_heard = RECENT_BEFORE, RECENT_BEFORE
         self.made: deque[np.ndarray] = deque(maxlen=horizon)
         """The last forecasts, newest first, (candidates + 2, steps): those of the candidates and of the combination,
         and half of the width of its 90 percent interval."""
@@ -120,6 +125,7 @@ class Combination:
         outside = np.where(np.isnan(width), SHARE_OUTSIDE, errors[-1] > width)
         self.tail[steps] += TAIL_RATE * (outside - SHARE_OUTSIDE)
         self.tail = np.clip(self.tail, LEAST_TAIL, LARGEST_TAIL)
+        self._hear_recent(errors[-1])
         for sums, kept, new in (
             (self.losses, LOSS_KEPT, errors[:-1]),
             (self.heard, LOSS_KEPT, 1.0),
@@ -129,11 +135,20 @@ class Combination:
             sums *= kept
             sums[..., steps] += new
 
+    def _hear_recent(self, errors: np.ndarray) -> None:
+        """The combination's errors at the first steps, relative to those before."""
+        enough = self.own_heard[: len(errors)] >= LEAST_HEARD
+        if enough.any():
+            before = (self.own / np.maximum(self.own_heard, 1.0))[: len(errors)] + LEAST_LOSS * self.size
+            relative = min(float(np.mean((errors / before)[enough])), LARGEST_RECENT)
+            self.recent = RECENT_KEPT * (self.recent - RECENT_BEFORE) + relative + RECENT_BEFORE
+            self.recent_heard = RECENT_KEPT * (self.recent_heard - RECENT_BEFORE) + 1.0 + RECENT_BEFORE
+
     @property
     def _spread(self) -> np.ndarray:
         """The deviation of the combination's errors at each step; NaN where there are few."""
-        mean = self.own / np.maximum(self.own_heard, 1.0)
-        return np.where(self.own_heard >= LEAST_HEARD, MEAN_TO_DEVIATION * mean, np.nan)
+        deviation = MEAN_TO_DEVIATION * self.own / np.maximum(self.own_heard, 1.0)
+        return np.where(self.own_heard >= LEAST_HEARD, deviation * self.recent / self.recent_heard, np.nan)
 
     def _weights(self) -> tuple[np.ndarray, float, np.ndarray]:
         """The candidates' weights, the sum they were divided by, and the least mean loss at each step; NaN if none."""

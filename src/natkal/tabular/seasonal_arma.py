@@ -3,7 +3,7 @@
 With B the backward shift, m the period and d = 0 or 1 (Box and Jenkins 1970, chapter 9, one seasonal moving average):
 
     (1 - B^m) y_t = (1 - K B^m) x_t                                              x_t = y_t - S_t
-    (1 - B)^d x_t = c + sum_i phi_i (1 - B)^d x_{t-i} + theta e_{t-1} + e_t      i = 1, 2, 3
+    (1 - B)^d x_t = c + sum_i phi_i (1 - B)^d x_{t-i} + theta e_{t-1} + e_t
 
 S_t is the exponentially smoothed value at the place of t in the period: S <- S + g x with g = max(1 - K, 1/(k + 1))
 after k values at this place, so that a season starts as a mean. K is one of a few numbers, a candidate for each. c, phi
@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-LAGS = 3
+LAGS, DIFFERENCED_LAGS = 13, 3
+"""How many phi there are: on the level (a year of months and one more), and of differences."""
 KEPT = (0.5, 0.85, 0.97)
 """K: what the season keeps of its earlier value in a period."""
 _K = np.array([*KEPT, *KEPT])
@@ -25,7 +26,8 @@ ARMA_COUNT = len(_K)
 FIRST_PHI = 0.8
 """Around the level, the prior mean of phi_1. All other prior means are 0: of differences, the last value stays."""
 WEIGHT_VARIANCE, CONSTANT_VARIANCE = 0.3, 0.01
-"""Prior variances: of phi and theta, and of c in units of the noise. Differences have no c and the level no theta."""
+"""Prior variances: of theta and phi_1, of which phi_i has the i-th part, and of c in units of the noise. Differences
+have no c and the level no theta."""
 ERROR_KEPT, FEW_ERRORS = 0.99, 8
 """Fading of the mean square of the errors, and how many errors make one."""
 LARGEST_ERROR = 4.0
@@ -43,8 +45,9 @@ def _first_weights() -> np.ndarray:
 
 
 def _first_cov() -> np.ndarray:
-    level = [WEIGHT_VARIANCE] * LAGS + [0.0, CONSTANT_VARIANCE]
-    differenced = [WEIGHT_VARIANCE] * LAGS + [WEIGHT_VARIANCE, 0.0]
+    lags = np.arange(1, LAGS + 1)
+    level = [*(WEIGHT_VARIANCE / lags), 0.0, CONSTANT_VARIANCE]
+    differenced = [*(WEIGHT_VARIANCE / lags * (lags <= DIFFERENCED_LAGS)), WEIGHT_VARIANCE, 0.0]
     return np.stack([np.diag(differenced if one else level) for one in _DIFFERENCED])
 
 
@@ -151,6 +154,6 @@ def roll_arma(origins: Sequence[ArmaOrigin], low: np.ndarray, high: np.ndarray, 
 
 
 def _design(x: np.ndarray, error: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """The inputs (.., c, 5): three lags of x or of its differences, the last error, and a constant."""
+    """The inputs (.., c, LAGS + 2): lags of x or of its differences, the last error, and a constant."""
     lagged = x[..., :LAGS] - _DIFFERENCED[:, None] * x[..., 1:]
     return np.concatenate([lagged, error[..., None], deviation[..., None]], axis=-1)
