@@ -23,7 +23,7 @@ KEPT = (0.5, 0.85, 0.97)
 _K = np.array([*KEPT, *KEPT])
 _DIFFERENCED = np.repeat([0.0, 1.0], len(KEPT))
 ARMA_COUNT = len(_K)
-FIRST_PHI = 0.8
+FIRST_PHI = 0.9
 """Around the level, the prior mean of phi_1. All other prior means are 0: of differences, the last value stays."""
 WEIGHT_VARIANCE, CONSTANT_VARIANCE = 0.3, 0.01
 """Prior variances: of theta and phi_1, of which phi_i has the i-th part, and of c in units of the noise. Differences
