@@ -76,7 +76,7 @@ class Candidates:
         origins = [self.simple.learn(float(value)) for value in values]
         starts = [self.arma.learn(float(value), one.season) for value, one in zip(values, origins, strict=True)]
         limits = np.array([(origin.low, origin.high) for origin in origins]).T
-        made = [roll(origins, self.horizon), roll_arma(starts, *limits, self.horizon)]
+        made = [roll(origins, self.horizon), roll_arma(starts, limits[0], limits[1], self.horizon)]
         return np.concatenate(made, axis=1), limits
 
 
