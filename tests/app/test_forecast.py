@@ -92,11 +92,11 @@ def test_columns_to_come_are_taken_from_a_file(run, tmp_path):
     future.write_text("day\n2024-03-05\n2024-03-06\n")
     code, text = call("forecast", run.folder, "--horizon", 4, "--future", future, "--no-report")
     assert code == 1
-    assert "has 2 rows, and --horizon is 4" in text
+    assert "has 2 rows, and --horizon is 4; give a row for each step, or --horizon 2" in text
     future.write_text("other\n1\n")
     code, text = call("forecast", run.folder, "--future", future, "--no-report")
     assert code == 1
-    assert "has none of the columns that were learned (day)" in text
+    assert f"{future} has none of the columns that were learned (day); it has other;" in text
     future.write_text("day\n" + "".join(f"2024-03-{day:02d}\n" for day in range(5, 9)))
     code, text = call("forecast", run.folder, "--future", future, "--no-report", "--json")
     assert code == 0

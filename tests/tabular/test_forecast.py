@@ -220,3 +220,14 @@ def test_the_noise_of_a_trending_series_keeps_its_size():
     drawn = table.paths(2)
     assert np.std(drawn[:, 0]) == pytest.approx(1.0, rel=0.25)
     assert np.median(drawn[:, 1]) == pytest.approx(values[-1] + 20, abs=3)
+
+
+def test_a_clock_knows_where_several_rows_have_the_same_moment():
+    days = [f"2024-01-{1 + row // 2:02d}" for row in range(8)]
+    clock = Clock()
+    clock.observe([Feature("day", "time", 1, False)], {"day": days}, range(8), [])
+    assert clock.repeated("") == ["day"]
+    assert clock.ahead("", 2) == {}
+    each = Clock()
+    each.observe([Feature("day", "time", 1, False)], {"day": days[::2]}, range(4), [])
+    assert each.repeated("") == []

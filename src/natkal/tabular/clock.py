@@ -19,6 +19,8 @@ TAIL = 8
 """How many of the last cells decide how a column goes on."""
 MOST_STEPS = 0.7
 """A column of dates goes on by its usual step where at least this share of its last steps are that step."""
+REPEATED = 0.3
+"""A column of dates has several rows for one moment where at least this share of its last steps are 0."""
 Value = float | datetime.datetime
 
 
@@ -56,6 +58,15 @@ class Clock:
             following = continued(list(tail), horizon)
             if following is not None:
                 found[name] = following
+        return found
+
+    def repeated(self, key: str) -> list[str]:
+        """The columns of dates of this key in which several rows have the same moment."""
+        found = []
+        for name, tail in self._tails.get(key, {}).items():
+            same = [before == after for before, after in itertools.pairwise(tail)]
+            if isinstance(tail[-1], datetime.datetime) and same and sum(same) >= REPEATED * len(same):
+                found.append(name)
         return found
 
     def state(self) -> dict[str, dict[str, list[Any]]]:

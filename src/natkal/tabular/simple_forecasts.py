@@ -55,25 +55,16 @@ class Candidate:
 
 
 NOTHING = (0.0,) * FROM_PAST
-LAST = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 NAIVE = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, -1.0)
-DAMPED = (0.9, 0.0, 0.0, 0.0, 0.0, 1.0, -0.9)
-SEASONAL = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 DRIFTING = (0.5, 0.0, 0.0, 1.0, -0.5, 0.0, 0.0)
 CANDIDATES = (
     Candidate(NOTHING, level=True, prior=1.0),
     Candidate(NOTHING, level=True, prior=1.0, fading=0.005, long=True),
-    Candidate(LAST, prior=1.0, fading=0.02),
-    Candidate(NAIVE),
-    Candidate(NAIVE, prior=0.1),
-    Candidate(DAMPED),
-    Candidate(SEASONAL),
     Candidate(DRIFTING),
     Candidate(NAIVE, smoothing=0.8),
 )
-"""An autoregression on the level, a long one, one on the differences from the last value, the naive forecast fixed and
-learned, one that returns to the seasonal mean, the season before, the season before with half of the change since, and
-the naive forecast smoothed.
+"""An autoregression on the level, a long one, the season before with half of the change since, and the naive forecast
+smoothed.
 """
 COUNT = len(CANDIDATES)
 _BASES = np.array([(*one.base, *(0.0 for _ in EARLIER_LAGS)) for one in CANDIDATES])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natkal.app.cli.terminal import err, explained, print_json
+from natkal.app.cli.terminal import err, explained, print_json, progress
 
 if TYPE_CHECKING:
     from natkal.app.session.forecasting import Forecast
@@ -36,20 +36,21 @@ def forecast(
 
     with command(), explained(StreamError):
         from natkal.app.reading.source import Source, find_files
-        from natkal.app.session.forecasting import forecasts, future_rows
+        from natkal.app.session.forecasting import forecasts, future_rows, warnings_of
         from natkal.app.session.predict_rows import load
 
         session = load(run, model)
         steps = horizon or session.settings.horizon or DEFAULT_HORIZON
         given = None if not future else future_rows(session, Source(find_files(future), encoding=encoding))
-        made = list(forecasts(session, steps, future=given, key=key))
+        made: list[Forecast] = []
+        keys = len(session.learner.keys) if session.schema.key is not None and key is None else 1
+        with progress(keys * len(session.schema.targets), "forecasts", quiet=as_json) as tell:
+            tell(0, f"compiling {steps:,} rows ahead, the first takes longest")
+            for one in forecasts(session, steps, future=given, key=key):
+                made.append(one)
+                tell(len(made), "")
         entries = [entry for one in made for entry in _entries(session, one)]
-        unknown = list(dict.fromkeys(name for one in made for name in one.coming.unknown))
-        warnings = (
-            [f"{', '.join(unknown)}: not known ahead, so recent rows stand for them; --future FILE gives them"]
-            if unknown
-            else []
-        )
+        warnings = warnings_of(session, made, given)
         if to is not None:
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_text(_lines(entries) if "json" in to.suffix else _table(entries), encoding="utf-8")

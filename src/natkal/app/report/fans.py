@@ -60,7 +60,9 @@ def _fan(session: Session, fan: Forecast) -> Picture:
     axes.values(ahead[1:].tolist(), by_share[50][1:].tolist(), "median")
     whose = f", {fan.key}" if fan.key else ""
     period = f" Its period is {past.season} rows." if past.season else ""
-    note = f"The next {horizon} rows: 50, 80 and 90 percent of the paths, and their median.{period}"
+    repeated = session.clock.repeated("") if not session.schema.key else []
+    rows = f" Several rows have the same {', '.join(repeated)}: each step is one row." if repeated else ""
+    note = f"The next {horizon} rows: 50, 80 and 90 percent of the paths, and their median.{period}{rows}"
     key = [("base", "observed"), ("", "forecast"), ("area", "50, 80, 90% intervals")]
     title = f"Forecast of {target.name}{whose}"
     return Picture(title, axes.svg(title), key, note)

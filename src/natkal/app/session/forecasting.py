@@ -1,7 +1,7 @@
 """The rows after the last one of a run: which columns are known of them, and the forecast of each target and key."""
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,25 @@ def forecasts(
             yield Forecast(target, own, drawn, steps, coming)
 
 
+def warnings_of(session: "Session", made: Sequence[Forecast], future: Mapping[str, Rows] | None) -> list[str]:
+    """What to know of forecasts: columns that were not known ahead, and steps that are rows and not moments."""
+    found = []
+    unknown = list(dict.fromkeys(name for one in made for name in one.coming.unknown))
+    if unknown:
+        file = next(iter(future.values())).file if future else None
+        way = f"add them to {file}" if file else "--future FILE gives them"
+        found.append(f"{', '.join(unknown)}: not known ahead, so recent rows stand for them; {way}")
+    repeated = session.clock.repeated("") if session.schema.key is None else []
+    if repeated:
+        names = [feature.name for feature in session.schema.features if feature.kind == "category"]
+        example = f" such as --key {names[0]}" if names else ""
+        found.append(
+            f"{', '.join(repeated)}: several rows have the same moment, and each step of the forecast is one row; "
+            f"learn with --key COLUMN{example} for a forecast of each series"
+        )
+    return found
+
+
 def quick_paths(session: "Session", horizon: int, key: str, rounds: int) -> np.ndarray:
     """Fewer paths, for the forecast that is scored with every row: (n, horizon) of the first target."""
     coming = coming_rows(session, key, horizon, None)
@@ -72,7 +91,10 @@ def coming_rows(session: "Session", key: str, horizon: int, given: Rows | None) 
     if given is not None:
         if len(given) < horizon:
             whose = f" of key {key!r}" if key else ""
-            raise StreamError(f"{given.file}: has {len(given):,} rows{whose}, and --horizon is {horizon:,}")
+            raise StreamError(
+                f"{given.file}: has {len(given):,} rows{whose}, and --horizon is {horizon:,}; "
+                f"give a row for each step, or --horizon {len(given):,}"
+            )
         columns |= {name: given.columns[name][:horizon] for name in given.columns}
     known = {name: list(values) for name, values in columns.items() if name in {feature.name for feature in features}}
     unknown = [feature.name for feature in features if feature.name not in known]
@@ -113,11 +135,16 @@ def future_rows(session: "Session", source: RowSource) -> dict[str, Rows]:
     count = len(columns[names[0]]) if names else 0
     key = session.schema.key
     if key is not None and key not in columns:
-        raise StreamError(f"--future: the file has no column {key!r}, the keys of the run")
+        raise StreamError(
+            f"--future: {blocks[0].file} has no column {key!r}, the keys of the run; add it, with a key in each row"
+        )
     owners = ["" if key is None else cells.label(cell) or "" for cell in (columns[key] if key else [None] * count)]
     used = {feature.name for feature in session.schema.features}
     if not used & set(columns):
-        raise StreamError(f"--future: the file has none of the columns that were learned ({', '.join(sorted(used))})")
+        raise StreamError(
+            f"--future: {blocks[0].file} has none of the columns that were learned ({', '.join(sorted(used))}); "
+            f"it has {', '.join(columns)}; rename its columns, or leave --future out"
+        )
     found = {}
     for own in dict.fromkeys(owners):
         places = [place for place, owner in enumerate(owners) if owner == own]
