@@ -161,7 +161,7 @@ class Bandit:
         return BanditState(learner, log_scales, sizes, members)
 
     def _law(self, state: BanditState, inputs: Any) -> JointLaw:
-        """The joint law of the arms; where draws have the scale that rewards chose, members count by `state.members`."""
+        """The joint law of the arms, with the weights that members have in a decision."""
         law = self.learner.joint(state.learner, inputs)
         return law._replace(log_weights=state.members.log_weights) if self.weighs_by_error else law
 
