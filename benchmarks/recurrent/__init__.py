@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-PARTS = ("forecast", "classic", "correction", "cost", "diagonal-cost", "memory")
+PARTS = ("forecast", "auto", "classic", "correction", "cost", "diagonal-cost", "memory")
+OPTIONS = {"gaps": ("2,8,32,64,128", "gaps of the part memory")}
 
 
-def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
+def run_part(part: str, report: Callable[[str], None], gaps: str = OPTIONS["gaps"][0]) -> dict[str, Any]:
     """One part's numbers."""
     match part:
-        case "forecast":
+        case "forecast" | "auto":
             from benchmarks.recurrent.contest import contest
 
-            return contest(report)
+            return contest(report, untuned=part == "auto")
         case "classic":
             from benchmarks.recurrent.classic import counting, influence_balancing
 
@@ -32,7 +33,7 @@ def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
         case "memory":
             from benchmarks.recurrent.memory import memory
 
-            return memory(report)
+            return memory(report, tuple(int(gap) for gap in gaps.split(",")))
         case _:
             from benchmarks.recurrent.cost import cost
 
@@ -43,10 +44,11 @@ def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
 def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tuple[str, ...]]]:
     """What a person reads of the results."""
     found = []
-    if "forecast" in results:
-        title = "One step ahead, one pass: natkal at one setting, rivals at their best for each series and score"
-        columns = ("series", "points", "method", "mse", "nll", "setting")
-        found.append((title, results["forecast"]["rows"], columns))
+    for part, own in (("forecast", "natkal at one setting"), ("auto", "nk.auto untuned")):
+        if part in results:
+            title = f"One step ahead, one pass: {own}, rivals at their best for each series and score"
+            columns = ("series", "points", "method", "mse", "nll", "setting")
+            found.append((title, results[part]["rows"], columns))
     if "classic" in results:
         balancing, counting = results["classic"]["influence_balancing"], results["classic"]["counting"]
         title = "Influence balancing: loss in the first and last twentieth of the steps"
