@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-PARTS = ("forecast", "auto", "classic", "correction", "cost", "diagonal-cost", "memory")
+PARTS = ("forecast", "auto", "member", "classic", "correction", "cost", "diagonal-cost", "memory")
 OPTIONS = {"gaps": ("2,8,32,64,128", "gaps of the part memory")}
 
 
@@ -25,6 +25,10 @@ def run_part(part: str, report: Callable[[str], None], gaps: str = OPTIONS["gaps
             from benchmarks.recurrent.correction import correction
 
             return correction(report)
+        case "member":
+            from benchmarks.recurrent.member import member
+
+            return member(report)
         case "diagonal-cost":
             from benchmarks.recurrent.cost import diagonal_cost
 
@@ -69,6 +73,10 @@ def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tup
         powers = ", ".join(f"{n}: {p:.2f}" for n, p in results["diagonal-cost"]["growth_exponent_in_units"].items())
         title = f"Cost of a step of diagonal cells, exact sensitivities, blocks by unit; power of units {powers}"
         found.append((title, results["diagonal-cost"]["rows"], ("cell", "units", "parameters", "step_ms")))
+    if "member" in results:
+        title = "The default mixture on a series, without and with its recurrent group: log loss, milliseconds a row"
+        columns = ("series", "points", "without", "with", "ms_without", "ms_with")
+        found.append((title, results["member"]["rows"], columns))
     if "memory" in results:
         title = "Recall a bit after a gap, one pass: nats per recalled bit in the last fifth (guessing: 0.693)"
         found.append((title, results["memory"]["rows"], ("gap", "steps", *results["memory"]["methods"])))
