@@ -134,7 +134,8 @@ class Memory:
                 "readout": cells.readout_params(readout_key, cell.width, outputs),
             }
 
-        return jax.jit(draw)()
+        with jax.enable_x64(True):  # the same numbers in every door
+            return jax.tree.map(np.asarray, jax.jit(draw)())
 
     def model(self, params: Params, family: Family, mask: Any) -> Model:
         """The cell on the inputs that `mask` lets through."""
