@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-PARTS = ("forecast", "classic", "correction", "cost", "diagonal-cost", "memory")
+PARTS = ("forecast", "auto", "member", "classic", "correction", "cost", "diagonal-cost", "memory")
+OPTIONS = {"gaps": ("2,8,32,64,128", "gaps of the part memory")}
 
 
-def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
+def run_part(part: str, report: Callable[[str], None], gaps: str = OPTIONS["gaps"][0]) -> dict[str, Any]:
     """One part's numbers."""
     match part:
-        case "forecast":
+        case "forecast" | "auto":
             from benchmarks.recurrent.contest import contest
 
-            return contest(report)
+            return contest(report, untuned=part == "auto")
         case "classic":
             from benchmarks.recurrent.classic import counting, influence_balancing
 
@@ -24,6 +25,10 @@ def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
             from benchmarks.recurrent.correction import correction
 
             return correction(report)
+        case "member":
+            from benchmarks.recurrent.member import member
+
+            return member(report)
         case "diagonal-cost":
             from benchmarks.recurrent.cost import diagonal_cost
 
@@ -32,7 +37,7 @@ def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
         case "memory":
             from benchmarks.recurrent.memory import memory
 
-            return memory(report)
+            return memory(report, tuple(int(gap) for gap in gaps.split(",")))
         case _:
             from benchmarks.recurrent.cost import cost
 
@@ -43,10 +48,11 @@ def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:
 def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tuple[str, ...]]]:
     """What a person reads of the results."""
     found = []
-    if "forecast" in results:
-        title = "One step ahead, one pass: natkal at one setting, rivals at their best for each series and score"
-        columns = ("series", "points", "method", "mse", "nll", "setting")
-        found.append((title, results["forecast"]["rows"], columns))
+    for part, own in (("forecast", "natkal at one setting"), ("auto", "nk.auto untuned")):
+        if part in results:
+            title = f"One step ahead, one pass: {own}, rivals at their best for each series and score"
+            columns = ("series", "points", "method", "mse", "nll", "setting")
+            found.append((title, results[part]["rows"], columns))
     if "classic" in results:
         balancing, counting = results["classic"]["influence_balancing"], results["classic"]["counting"]
         title = "Influence balancing: loss in the first and last twentieth of the steps"
@@ -67,6 +73,10 @@ def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tup
         powers = ", ".join(f"{n}: {p:.2f}" for n, p in results["diagonal-cost"]["growth_exponent_in_units"].items())
         title = f"Cost of a step of diagonal cells, exact sensitivities, blocks by unit; power of units {powers}"
         found.append((title, results["diagonal-cost"]["rows"], ("cell", "units", "parameters", "step_ms")))
+    if "member" in results:
+        title = "The default mixture on a series, without and with its recurrent group: log loss, milliseconds a row"
+        columns = ("series", "points", "without", "with", "ms_without", "ms_with")
+        found.append((title, results["member"]["rows"], columns))
     if "memory" in results:
         title = "Recall a bit after a gap, one pass: nats per recalled bit in the last fifth (guessing: 0.693)"
         found.append((title, results["memory"]["rows"], ("gap", "steps", *results["memory"]["methods"])))

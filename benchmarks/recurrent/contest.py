@@ -27,23 +27,22 @@ def scores(forecasts: Forecasts, targets: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.nan_to_num(errors, nan=np.inf), np.nan_to_num(losses, nan=np.inf)
 
 
-def contest(report: Callable[[str], None], seeds: int = SEEDS) -> dict[str, Any]:
-    """A row for each series and method: both scores, and the settings that gave them."""
+def contest(report: Callable[[str], None], seeds: int = SEEDS, *, untuned: bool = False) -> dict[str, Any]:
+    """A row for each series and method: both scores, and the settings that gave them.
+
+    `untuned`: natkal is `nk.auto` on the network, instead of the mixture of this benchmark.
+    """
     keys = jax.random.split(jax.random.key(0), seeds)
+    own = {"prior_scales": learners.PRIOR_SCALES, "fadings": learners.FADINGS, "share": learners.SHARE}
     return {
-        "natkal": {
-            "prior_scales": learners.PRIOR_SCALES,
-            "fadings": learners.FADINGS,
-            "share": learners.SHARE,
-            "units": learners.UNITS,
-        },
+        "natkal": {"units": learners.UNITS, **({} if untuned else own)},
         "grids": {"adam_rates": RATES, "windows": WINDOWS, "least_squares": LEAST_SQUARES},
         "seeds": seeds,
-        "rows": [row for series in all_series() for row in _on(series, keys, report)],
+        "rows": [row for series in all_series() for row in _on(series, keys, report, untuned)],
     }
 
 
-def _on(series: Series, keys: jax.Array, report: Callable[[str], None]) -> list[dict[str, Any]]:
+def _on(series: Series, keys: jax.Array, report: Callable[[str], None], untuned: bool) -> list[dict[str, Any]]:
     inputs, targets = (jnp.asarray(part, jnp.float32) for part in (series.inputs, series.targets))
     rates = jnp.asarray(RATES, jnp.float32)
 
@@ -52,8 +51,12 @@ def _on(series: Series, keys: jax.Array, report: Callable[[str], None]) -> list[
         return jax.jit(jax.vmap(over_rates, (0, None)))(keys, rates)
 
     report(f"{series.name}: natkal")
-    ours = scores(jax.jit(jax.vmap(lambda key: learners.natkal(key, inputs, targets)))(keys), series.targets)
-    rows = [_row(series, "natkal, RTRL", ours[0].mean(), ours[1].mean(), "the same everywhere")]
+    if untuned:
+        name, found = "natkal, nk.auto", learners.untuned(keys, inputs, targets)
+    else:
+        name, found = "natkal, RTRL", jax.jit(jax.vmap(lambda key: learners.natkal(key, inputs, targets)))(keys)
+    ours = scores(found, series.targets)
+    rows = [_row(series, name, ours[0].mean(), ours[1].mean(), "the same everywhere")]
     report(f"{series.name}: Adam, RTRL")
     rows.append(_best(series, "Adam, RTRL", scores(adams(), series.targets), [f"rate {rate:g}" for rate in RATES]))
     report(f"{series.name}: Adam, truncated BPTT")

@@ -42,6 +42,30 @@ def network(key: Array, **options: Any) -> RecurrentModel:
     return nk.recurrent_model(cell, readout, params, cell.state(), nk.families.GaussianUnknownVariance(), **options)
 
 
+def mean_network(key: Array) -> RecurrentModel:
+    """The same network without the output for the variance, which `nk.auto` learns by itself."""
+    cell = cells.tanh(UNITS)
+    whole = network(key).params
+    readout = {name: leaf[..., :1] for name, leaf in whole["readout"].items() if name != "direct"}
+    params = {"cell": whole["cell"], "readout": {**readout, "direct": whole["readout"]["direct"]}}
+
+    def mean(params: Params, state: Any, inputs: Array) -> Array:
+        return cell.readout(params, state, inputs) + inputs @ params["readout"]["direct"]
+
+    return nk.recurrent_model(cell, mean, params, cell.state(), nk.families.Gaussian(1.0))
+
+
+def untuned(keys: Array, inputs: Array, targets: Array) -> Forecasts:
+    """`nk.auto(model)` from the first weights of each key, nothing else said."""
+    learner = nk.auto(mean_network(keys[0]))
+
+    def one(key: Array) -> Forecasts:
+        _, info = nk.run(learner, learner.init(mean_network(key).params), inputs, targets)
+        return Forecasts(mean=info.prediction.mean[:, 0], log_prob=info.log_prob)
+
+    return jax.tree.map(lambda *each: jnp.stack(each), *(one(key) for key in keys))
+
+
 def prior(params: Params, scale: Any) -> Params:
     """`scale` / fan-in for the network's weights; 1 for direct ones, 3 for biases, 3/fan-in for the log variance."""
     variances = jax.tree.map(lambda variance: scale * variance, fan_in_prior(params))

@@ -25,7 +25,8 @@ class Scaled:
     """A bank behind running scales (`units`); `nk.auto` builds it.
 
     Before `FIRST_ROWS` targets are known there is no scale to learn in: those rows are predicted by their centre so far
-    (those of counts too), kept, and then learned together. Predictions and log probabilities are in the user's units.
+    or the last one (`first_rows.py`; those of counts by their centre), kept, and then learned together. Predictions and
+    log probabilities are in the user's units.
     """
 
     bank: Bank

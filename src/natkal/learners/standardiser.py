@@ -11,6 +11,7 @@ from natkal.families.base import Family, as_float
 from natkal.learners import scales
 from natkal.learners.bank import value_of
 from natkal.learners.bank_state import BankInfo
+from natkal.learners.first_rows import expected_next
 from natkal.learners.mixture import Mixture
 from natkal.learners.scales import FIRST_ROWS, Scale
 from natkal.typing import Array
@@ -251,10 +252,19 @@ class Standardiser:
             return TargetUnits(jnp.zeros_like(centre), unit, whole.mean, apart + 3 * unit, early, first)
         expected = jnp.broadcast_to(jnp.asarray(self.spread, centre.dtype), centre.shape)
         unit = jnp.where(deviation > 0, deviation, jnp.maximum(jnp.abs(centre), expected))
-        return TargetUnits(centre, unit, whole.mean, jnp.maximum(apart, FARTHEST * unit), early, centre)
+        first = jax.lax.cond(early, lambda: self._first(state, centre), lambda: centre)
+        return TargetUnits(centre, unit, whole.mean, jnp.maximum(apart, FARTHEST * unit), early, first)
+
+    def _first(self, state: ScaledState, centre: Array) -> Array:
+        """The prediction of a real target among the first rows; rewards come in the order of decisions, not of time."""
+        if self.fixed_units:
+            return centre
+        weighted = self.outputs.unweighted is not self.outputs
+        known = state.first_targets[:, 0] if weighted else state.first_targets
+        return expected_next(known, centre).astype(centre.dtype)
 
     def in_users_units(self, mixture: Mixture, units: TargetUnits | None) -> Mixture:
-        """A prediction of the bank in the units of the targets, within reach of all of them; at first, their centre."""
+        """A prediction of the bank in the units of the targets, within reach of all of them; at first, `first`."""
         if units is None:
             return mixture
 

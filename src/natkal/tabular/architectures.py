@@ -41,7 +41,7 @@ class Shape:
 
     `fan_in` is the number of inputs that the priors of the first weights are divided by. `past` is how many of the
     inputs, the first ones, are earlier targets, and `naive` the weights of a naive forecast from them (none where there
-    is no such forecast).
+    is no such forecast). `series`: rows in their order, with a date or names at most beside the target.
     """
 
     columns: int
@@ -49,6 +49,7 @@ class Shape:
     past: int
     fan_in: int
     naive: tuple[float, ...] = ()
+    series: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +90,27 @@ class Layers:
         return dense(kernel="immediate") if not self.hidden and size <= DENSE_UP_TO else kronecker()
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class MaskedCell:
+    """A cell on the inputs that `mask` lets through; its weights feed the same units."""
+
+    cell: Any
+    mask: Any
+
+    def __call__(self, params: Params, state: Any, inputs: Inputs) -> Any:
+        """The next state."""
+        return self.cell(params, state, inputs.features * self.mask)
+
+    def owners(self, params: Params) -> np.ndarray:
+        """The unit that each parameter feeds."""
+        return self.cell.owners(params)
+
+    @property
+    def wiring(self) -> np.ndarray:
+        """Which unit reads which."""
+        return self.cell.wiring
+
+
 @dataclasses.dataclass(frozen=True)
 class Memory:
     """A recurrent network with one layer of this cell."""
@@ -112,19 +134,17 @@ class Memory:
                 "readout": cells.readout_params(readout_key, cell.width, outputs),
             }
 
-        return jax.jit(draw)()
+        with jax.enable_x64(True):  # the same numbers in every door
+            return jax.tree.map(np.asarray, jax.jit(draw)())
 
     def model(self, params: Params, family: Family, mask: Any) -> Model:
         """The cell on the inputs that `mask` lets through."""
         cell = CELLS[self.cell](self.units)
 
-        def advance(params: Params, state: Any, inputs: Inputs) -> Any:
-            return cell(params, state, inputs.features * mask)
-
         def read(params: Params, state: Any, inputs: Inputs) -> Array:
             return _known_classes(cell.readout(params, state, inputs.features * mask), inputs.known)
 
-        return recurrent_model(advance, read, params, cell.state(), family)
+        return recurrent_model(MaskedCell(cell, mask), read, params, cell.state(), family)
 
     def curvature(self, size: int) -> Curvature:
         """A full covariance while it is small, one for each unit's weights beyond."""

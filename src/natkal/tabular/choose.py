@@ -1,7 +1,8 @@
 """Which learner a table gets: the one place that chooses, for the command line, scikit-learn, river and `nk.learn`.
 
 `auto` is a mixture over architectures, each with several priors and fadings and with and without the target's past:
-a linear model, a network of one hidden layer and one of two, with a Kronecker-factored covariance for each layer.
+a linear model, a network of one hidden layer and one of two, with a Kronecker-factored covariance for each layer, and
+for a series a recurrent network of RECURRENT_UNITS gated units with a full covariance and exact sensitivities.
 
 With a limit of memory the mixture is the largest of SIZES whose state fits; it is chosen once, for the columns and
 classes there is room for at the start. With a budget in microseconds, architectures of which one member does not fit
@@ -38,6 +39,7 @@ NAIVE = ((0.3, 0.0), (3.0, 0.0), (10.0, 1e-3))
 """(prior scale, fading) of the linear members whose prior is centred on a naive forecast of a series."""
 NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
 """(prior scale, fading) of the members of each network."""
+RECURRENT_UNITS = 8
 SIZES = (
     ((64,), (128, 128)),
     ((64,), (64, 64)),
@@ -133,6 +135,8 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool, networks: A
     if keyed or options.budget == "fast":
         return groups
     groups += [_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in networks]
+    if shape.series and shape.past and not task.classes and len(networks) > 1:
+        groups.append(_group(options, shape, task, Memory("gru", RECURRENT_UNITS), NETWORK, both=False))
     limit = _for_members(options)
     if limit is None:
         return groups

@@ -27,6 +27,8 @@ from natkal.tabular.stages import BLOCK
 from natkal.tabular.tasks import LEVEL, Task, make_task
 
 SHORT_BLOCK = 32
+SERIES_INPUTS = 8
+"""A row of a series has no plain number beside its target and its past, and so many other inputs at most: a date."""
 _LOOPS: dict[Any, Loop] = {}
 
 
@@ -60,7 +62,7 @@ class TableLearner:
     """The learner of one table, or of one for each key, with its state.
 
     `scaled` says for each feature whether it is a plain number to be standardised. `limits`: whether the limits of
-    intervals are computed with each prediction.
+    intervals are computed with each prediction. `in_order`: whether rows are learned in the order in which they come.
     """
 
     def __init__(
@@ -71,12 +73,15 @@ class TableLearner:
         *,
         keyed: bool = False,
         limits: bool = True,
+        in_order: bool = True,
     ):
         check_options(options)
         self.options = options
         self.keyed = keyed
         self.limits = limits
         self.fan_in = max(len(scaled), 1)
+        self.series = in_order and not any(scaled) and len(scaled) <= SERIES_INPUTS
+        """Whether the rows are those of a series."""
         self.scaled = list(scaled)
         self.targets = list(targets)
         lags = past_lags(options.past)
@@ -133,6 +138,7 @@ class TableLearner:
             past=past.columns,
             fan_in=self.fan_in + past.columns,
             naive=past.naive if task.linear else (),
+            series=self.series,
         )
 
     def take_few_rows(self) -> None:
@@ -392,6 +398,7 @@ class TableLearner:
         """All that is not numbers on the device."""
         return {
             "fan_in": self.fan_in,
+            "series": self.series,
             "room": self.room,
             "size": self.size,
             "scaled": self.scaled,
@@ -413,7 +420,7 @@ class TableLearner:
         ]
         made = cls.__new__(cls)
         made.options, made.keyed, made.limits = options, keyed, limits
-        made.fan_in, made.room = int(header["fan_in"]), int(header["room"])
+        made.fan_in, made.room, made.series = int(header["fan_in"]), int(header["room"]), bool(header["series"])
         made.scaled, made.targets = [bool(flag) for flag in header["scaled"]], targets
         made.known = [int(count) for count in header["known"]]
         made.pasts = [Past(target.classes, past_lags(options.past)) for target in targets]

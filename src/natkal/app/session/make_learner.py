@@ -44,6 +44,7 @@ def make_learner(settings: Settings, encoder: Encoder, first: Sequence[Rows]) ->
         targets,
         keyed=encoder.schema.key is not None,
         limits=settings.predictions is not None,
+        in_order=not (settings.label_delay or settings.id),
     )
     if isinstance(learner, PooledTable):
         learner.know_first_rows(*first_numbers(encoder, first, settings.sample))

@@ -10,8 +10,12 @@ import numpy as np
 from natkal.models.recurrent.cells.base import UnitCell
 from natkal.typing import Array, Float, Params
 
-MEMORY = 100.0
-"""The longest time constant at the start, in steps, unless told otherwise."""
+MEMORY = 1000.0
+"""The longest time constant at the start, in steps, unless told otherwise.
+
+One input among noise, t steps later, stands out of the state by sqrt(2/c) exp(-t/c) for a time constant of c. This is
+largest at c = 2 t. Beyond it falls as a power of c, below exponentially: a constant that is too long costs little.
+"""
 
 
 class Diagonal(UnitCell):
