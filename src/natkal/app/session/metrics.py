@@ -3,6 +3,9 @@
 The baselines are the class frequencies or the running mean so far, and "same as last time". Sums are taken over whole
 windows, whose edges depend on the row number alone: the figures do not depend on how the rows were cut into blocks, to
 the last bit.
+
+The very first value of a target of numbers counts as no error, for the baselines too: nothing is known of its size
+before it came, and where values are far from 0 it would outweigh all others.
 """
 
 import math
@@ -126,8 +129,10 @@ class TargetMetrics:
             guess = np.where(np.isfinite(rows.guess), rows.guess, base_point)
             last = np.where(np.isnan(filled), base_point, filled)
             for name, value in (("", guess), ("baseline_", base_point), ("last_", last)):
-                sums[f"{name}mean_absolute_error"] = np.abs(value - y).sum()
-                sums[f"{name}mean_squared_error"] = np.square(value - y).sum()
+                error = value - y
+                error[: int(not self.scored)] = 0.0
+                sums[f"{name}mean_absolute_error"] = np.abs(error).sum()
+                sums[f"{name}mean_squared_error"] = np.square(error).sum()
             sums["coverage_90"] = ((rows.rank >= LOW_RANK) & (rows.rank <= HIGH_RANK)).sum()
         self._calibrate(rows, y)
         self.scored += count
