@@ -41,7 +41,8 @@ class Shape:
 
     `fan_in` is the number of inputs that the priors of the first weights are divided by. `past` is how many of the
     inputs, the first ones, are earlier targets, and `naive` the weights of a naive forecast from them (none where there
-    is no such forecast). `series`: rows in their order, with a date or names at most beside the target.
+    is no such forecast). `series`: rows in their order, with a date or names at most beside the target. `alone`: the
+    table began with its target only; it has no members without the past, whatever columns come later.
     """
 
     columns: int
@@ -50,6 +51,7 @@ class Shape:
     fan_in: int
     naive: tuple[float, ...] = ()
     series: bool = False
+    alone: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -200,7 +200,7 @@ def _group(
     outliers = robust(threshold=OUTLIER_DISTANCE, adaptive=True) if task.family.support == "real" else None
     fisher = sampled(FISHER_DRAWS) if task.outputs > MANY_CLASSES else exact()
     masks = [np.ones(shape.columns)]
-    if both and shape.past and shape.past < shape.columns:
+    if both and not shape.alone and 0 < shape.past < shape.columns:
         masks.append(np.where(np.arange(shape.columns) < shape.past, 0.0, 1.0))
 
     starts = np.zeros((1, shape.columns))

@@ -82,6 +82,7 @@ class TableLearner:
         self.fan_in = max(len(scaled), 1)
         self.series = in_order and not any(scaled) and len(scaled) <= SERIES_INPUTS
         """Whether the rows are those of a series."""
+        self.alone = not scaled
         self.scaled = list(scaled)
         self.targets = list(targets)
         lags = past_lags(options.past)
@@ -139,6 +140,7 @@ class TableLearner:
             fan_in=self.fan_in + past.columns,
             naive=past.naive if task.linear else (),
             series=self.series,
+            alone=self.alone,
         )
 
     def take_few_rows(self) -> None:
@@ -399,6 +401,7 @@ class TableLearner:
         return {
             "fan_in": self.fan_in,
             "series": self.series,
+            "alone": self.alone,
             "room": self.room,
             "size": self.size,
             "scaled": self.scaled,
@@ -420,7 +423,8 @@ class TableLearner:
         ]
         made = cls.__new__(cls)
         made.options, made.keyed, made.limits = options, keyed, limits
-        made.fan_in, made.room, made.series = int(header["fan_in"]), int(header["room"]), bool(header["series"])
+        made.fan_in, made.room = int(header["fan_in"]), int(header["room"])
+        made.series, made.alone = bool(header["series"]), bool(header["alone"])
         made.scaled, made.targets = [bool(flag) for flag in header["scaled"]], targets
         made.known = [int(count) for count in header["known"]]
         made.pasts = [Past(target.classes, past_lags(options.past)) for target in targets]

@@ -54,4 +54,4 @@ def rows_of(encoded: Encoded, rows: slice | np.ndarray) -> Encoded:
 def wider(inputs: np.ndarray, width: int) -> np.ndarray:
     """Rows with room for columns that came later, missing in these."""
     missing = np.full((len(inputs), width - inputs.shape[1]), np.nan)
-    return np.concatenate([inputs, missing], axis=1) if missing.size else inputs
+    return np.concatenate([inputs, missing], axis=1) if missing.shape[1] else inputs

@@ -198,9 +198,9 @@ class Session:
             if new.row > first:
                 self._take(rows.part(first, new.row))
                 first = new.row
+            self._settle_all()  # rows that wait are as wide as the table was
             before = self.encoder.width
             self.encoder.add(new.feature)
-            self._settle_all()
             self.learner.add_features(self.encoder.scaled[before:].tolist())
             self.recent_inputs = wider(self.recent_inputs, self.encoder.width)
         self._take(rows.part(first, len(rows)) if first else rows)
