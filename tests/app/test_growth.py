@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import natkal as nk
 from natkal.app.reading import lines
 from natkal.app.reading.first_rows import look
 from natkal.app.reading.source import Source
@@ -100,6 +101,17 @@ def test_growth_does_not_depend_on_where_blocks_end(tmp_path, monkeypatch):
         results.append((encoder.names, encoder.classes, repr(by_row), targets.tolist()))
         assert len(encoder.classes["y"]) == 9
     assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("first", [{}, {"a": 1.0}])
+def test_a_run_goes_on_when_a_column_comes_while_rows_wait(tmp_path, first):
+    """Also where the table began with its target alone, which decides how many members there are."""
+    path = tmp_path / "d.jsonl"
+    rows = [{**first, "y": float(i % 12)} | ({"late": float(i % 7)} if i >= 120 else {}) for i in range(160)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = nk.learn(str(path), target="y", model="linear", sample=100)
+    assert run.rows["learned"] == 160
+    assert "late" in run.features
 
 
 def test_random_keys_do_not_grow_a_row_for_ever(monkeypatch):

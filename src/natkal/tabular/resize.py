@@ -35,14 +35,16 @@ def resized(old: Scaled, state: ScaledState, new: Scaled) -> ScaledState:
 
 
 def _corner(old: Any, new: Any) -> Any:
-    """Every array of `old` in the leading corner of its larger one."""
+    """Every array of `old` in the leading corner of its larger one; what `old` had no use for is as `new` starts."""
 
     def lay(small: Any, large: Any) -> Any:
+        if small is None:  # the scales of a table without numbers
+            return large
         if small.shape == large.shape:
             return small
         return large.at[tuple(slice(0, size) for size in small.shape)].set(small)
 
-    return jax.tree.map(lay, old, new)
+    return jax.tree.map(lay, old, new, is_leaf=lambda leaf: leaf is None)
 
 
 def _places(old: Any, new: Any) -> np.ndarray:
