@@ -153,7 +153,8 @@ class Bandit:
         sizes, reward = wild_rewards.sift(state.sizes, jnp.asarray(reward, log_scales.dtype))
         if len(self.scales) > 1:
             law = self._law(state, {**inputs, "arm": jax.tree.map(_stacked, inputs["arm"])})
-            members = decision_weights.after_reward(members, law, reward)
+            if self.weighs_by_error:
+                members = decision_weights.after_reward(members, law, reward)
             scales = jnp.asarray(self.scales, law.location.dtype)
             value = reward.astype(law.location.dtype)
             log_scales = draw_scale.after_reward(self.outputs, law, scales, log_scales, value)
