@@ -9,10 +9,10 @@ step by step:
     r(c) = mean over h of l(c, h) / min_c l(c, h)      weight(c) ~ r(c)^-10
 
 The weighted mean of the candidates has errors of its own, which are kept in the same way with d = 0.99: these give its
-spread at each step. All of it is multiplied by how large the last errors were, relative to that, in the mean over the
-steps (d = 0.9, and three errors of relative size 1 before the first). The tails are those of a normal law, stretched by
-a factor which is learned from the 90 percent intervals that came true (adaptive conformal inference, Gibbs and Candes
-2021, one factor for each step):
+spread at each step. All of it is multiplied by v^0.7, where v is how large the last errors were, relative to that, in
+the mean over the steps (d = 0.9, and three errors of relative size 1 before the first). The tails are those of a normal
+law, stretched by a factor which is learned from the 90 percent intervals that came true (adaptive conformal inference,
+Gibbs and Candes 2021, one factor for each step):
 
     t(h) <- t(h) + 0.06 (1 if y was outside else 0, less 0.1)
     q(u) = z(u) exp(t(h) min(|z(u)| / z(0.95), 1)^4)   z the normal quantile
@@ -38,8 +38,8 @@ from natkal.tabular.simple_forecasts import COUNT, SimpleForecasts, roll
 
 POWER = 10.0
 LOSS_KEPT, SPREAD_KEPT, RECENT_KEPT = 0.995, 0.99, 0.9
-RECENT_BEFORE, LARGEST_RECENT = 3.0, 10.0
-"""Errors of relative size 1 before the first, and the largest relative size."""
+RECENT_BEFORE, LARGEST_RECENT, RECENT_POWER = 3.0, 10.0, 0.7
+"""Errors of relative size 1 before the first, the largest relative size, and its power in the spread."""
 TAIL_RATE, TAIL_POWER = 0.06, 4
 LEAST_TAIL, LARGEST_TAIL = -0.2, 1.0
 """Limits of the logarithm of the factor: quantiles stay in order above -1/4."""
@@ -148,7 +148,8 @@ class Combination:
     def _spread(self) -> np.ndarray:
         """The deviation of the combination's errors at each step; NaN where there are few."""
         deviation = MEAN_TO_DEVIATION * self.own / np.maximum(self.own_heard, 1.0)
-        return np.where(self.own_heard >= LEAST_HEARD, deviation * self.recent / self.recent_heard, np.nan)
+        deviation = deviation * (self.recent / self.recent_heard) ** RECENT_POWER
+        return np.where(self.own_heard >= LEAST_HEARD, deviation, np.nan)
 
     def _weights(self) -> tuple[np.ndarray, float, np.ndarray]:
         """The candidates' weights, the sum they were divided by, and the least mean loss at each step; NaN if none."""
