@@ -13,6 +13,8 @@ import natkal as nk
 SIZES = (16, 32, 64, 128)
 DIAGONAL_SIZES = (64, 128, 256, 512, 1024)
 INPUTS = 4
+REPEATS = 100
+"""Calls of a few milliseconds each, so that the fastest was not disturbed by other work."""
 
 
 def _best(function: Callable[[], Any], repeats: int) -> float:
@@ -35,7 +37,7 @@ def diagonal_cost(sizes: tuple[int, ...] = DIAGONAL_SIZES) -> dict[str, Any]:
             cell = getattr(nk.cells, name)(units)
             model = nk.recurrent_network(jax.random.key(0), cell, INPUTS, nk.families.Gaussian(1.0))
             learner = nk.online(model, prior_cov=0.01, rates=nk.fading(1e-3), curvature=nk.blocks(by="unit"))
-            seconds = _step_seconds(learner, max(64, 16_384 // units))
+            seconds = _step_seconds(learner, max(8, 4_096 // units))
             own.append({"cell": name, "units": units, "parameters": model.size, "step_ms": 1e3 * seconds})
         exponents[name] = _exponent(own)
         rows += own
@@ -57,7 +59,7 @@ def _step_seconds(learner: Any, steps: int) -> float:
         held[0] = compiled(held[0])
         return held[0].params
 
-    return _best(advance, 5) / steps
+    return _best(advance, REPEATS) / steps
 
 
 def _exponent(rows: list[dict[str, Any]]) -> float:

@@ -57,8 +57,9 @@ class DiagonalSensitivity(Sensitivity):
         """G @ step."""
         moved = jnp.zeros((system.leaves, system.units), system.dtype)
         for leaf, trace in zip(_fed(system), state, strict=True):
-            own = step[leaf.start : leaf.start + int(np.prod(leaf.shape))].reshape(leaf.shape)
-            moved = moved + (trace * own[None]).reshape(system.leaves, -1, system.units).sum(axis=1)
+            own = step[leaf.start : leaf.start + int(np.prod(leaf.shape))].reshape(-1, system.units)
+            each = trace.reshape(system.leaves, -1, system.units)
+            moved = moved + jnp.einsum("lru,ru->lu", each, own)
         return moved.ravel()
 
 
