@@ -95,3 +95,30 @@ def test_missing_entries_of_a_vector_say_nothing(rtol):
     np.testing.assert_allclose(
         laws.log_prob(both, jnp.asarray([0.3, jnp.nan])), laws.log_prob(first, jnp.asarray(0.3)), rtol=10 * rtol
     )
+
+
+def test_far_means_of_counts_are_trusted_as_far_as_they_came_true():
+    """The slope is the regression of y - k on mean - k through 0 with its prior; it is NumPy's least squares here."""
+    laws = laws_for(nk.families.Poisson())
+    rng = np.random.default_rng(0)
+    for truth in (0.0, 0.6, 1.0):
+        memory = laws.start(jnp.float32)
+        targets, came, said = [], 0.0, 0.0
+        for _ in range(60):
+            mean = float(rng.choice([1.0, 30.0]))
+            if targets:
+                distance = 2 * np.sqrt(np.var(targets) + np.mean(targets) + 1)
+                far = np.mean(targets) + distance
+                trusted = far + np.clip(came / (said + 3 * distance**2), 0, 1) * (mean - far) if mean > far else mean
+                np.testing.assert_allclose(laws.laws(memory, jnp.asarray([mean])).mean[0, 0], trusted, rtol=1e-4)
+            value = np.round(1 + truth * (mean - 1))
+            if targets and mean > far:
+                excess = min(mean - far, 10 * distance)
+                came, said = came + excess * (value - far), said + excess**2
+            memory = laws.observe(memory, jnp.asarray([mean]), jnp.asarray(value))
+            targets.append(value)
+    assert float(laws.laws(memory, jnp.asarray([30.0])).mean[0, 0]) > 29  # what always came true
+    missing = laws.observe(memory, jnp.asarray([30.0]), jnp.asarray(jnp.nan))
+    assert all(jnp.array_equal(new, old) for new, old in zip(missing, memory, strict=True))
+    in_tens = laws.in_units(memory, jnp.asarray(10.0))
+    np.testing.assert_allclose(in_tens.mean, memory.mean / 10, rtol=1e-6)

@@ -2,6 +2,7 @@
 
 import math
 
+import jax.numpy as jnp
 import numpy as np
 
 from natkal.engine.distributions import count_cdf, gamma_cdf
@@ -44,9 +45,9 @@ def laws_for(family: Family) -> Laws:
         case Gaussian():
             return Student(NOISE_MEMORIES, NOISE_WIDTHS, TRACKING_RATES, family.dim)
         case Poisson() | NegativeBinomial():
-            return SameMean(NegativeBinomial, Poisson(), DISPERSIONS, count_cdf)
+            return SameMean(NegativeBinomial, Poisson(), DISPERSIONS, count_cdf, least=lambda mean: mean + 1)
         case Gamma():
             shapes = tuple(float(np.asarray(family.shape)) * sharpness for sharpness in SHARPNESSES)
-            return SameMean(Gamma, None, shapes, gamma_cdf)
+            return SameMean(Gamma, None, shapes, gamma_cdf, least=jnp.square)
         case _:
             return PlugIn(family)
