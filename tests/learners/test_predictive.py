@@ -7,9 +7,9 @@ import pytest
 import scipy.stats
 
 import natkal as nk
-from natkal.learners.laws import Student, laws_for
+from natkal.learners.laws import Moments, Student, laws_for
 from natkal.learners.laws.dispersed import Spread
-from natkal.learners.laws.student import StudentLaw, student_law
+from natkal.learners.laws.student import HEAVY_FREEDOM, StudentLaw, student_law
 from natkal.learners.mixture import Mixture
 
 WIDTH = 3
@@ -95,6 +95,22 @@ def test_missing_entries_of_a_vector_say_nothing(rtol):
     np.testing.assert_allclose(
         laws.log_prob(both, jnp.asarray([0.3, jnp.nan])), laws.log_prob(first, jnp.asarray(0.3)), rtol=10 * rtol
     )
+
+
+def test_the_scale_of_a_heavy_law_is_that_of_maximum_likelihood():
+    """Of normal noise and of noise with a tenth of wild values: scipy's fit with two degrees of freedom."""
+    rng = np.random.default_rng(5)
+    laws = Student((), (1.0,), heavy=(np.inf,))
+    for wild in (0.0, 0.1):
+        noise = np.where(rng.uniform(size=4000) < wild, rng.uniform(-90, 90, size=4000), rng.normal(size=4000))
+        still = Moments(jnp.zeros(1), jnp.eye(1))
+
+        def learned(memory, y, still=still):
+            return laws.observe(memory, still, y), None
+
+        memory, _ = jax.lax.scan(learned, laws.start(jnp.zeros(1).dtype), jnp.asarray(noise))
+        _, _, scale = scipy.stats.t.fit(noise, fdf=HEAVY_FREEDOM, floc=0.0)
+        np.testing.assert_allclose(laws.laws(memory, still).width[0], scale, rtol=0.03)
 
 
 def test_far_means_of_counts_are_trusted_as_far_as_they_came_true():

@@ -29,7 +29,7 @@ for, in distances of k from m.
 class Seen(NamedTuple):
     """The number of targets, their mean and the sum of squares around it; of far means the sums for the slope."""
 
-    count: Float[Array, ""]
+    heard: Float[Array, ""]
     mean: Float[Array, ""]
     squares: Float[Array, ""]
     came: Float[Array, ""]
@@ -74,7 +74,7 @@ class SameMean(Plain):
         far, distance = self._far(memory)
         slope = memory.came / (memory.said + PRIOR_ROWS * jnp.square(distance))
         trusted = far + jnp.clip(slope, 0.0, 1.0) * (prediction - far)
-        mean = jnp.where((memory.count > 0) & (prediction > far), trusted, prediction).astype(prediction.dtype)
+        mean = jnp.where((memory.heard > 0) & (prediction > far), trusted, prediction).astype(prediction.dtype)
         dispersions = jnp.asarray(self.dispersions, prediction.dtype)
         return Spread(mean=jnp.broadcast_to(mean, (self.count, *mean.shape)), dispersion=dispersions)
 
@@ -83,12 +83,12 @@ class SameMean(Plain):
         value = jnp.reshape(as_float(y, memory.mean.dtype), ())
         far, distance = self._far(memory)
         excess = jnp.minimum(prediction[0].astype(far.dtype) - far, LARGEST_EXCESS * distance)
-        excess = jnp.where(memory.count > 0, jnp.maximum(excess, 0.0), 0.0)
-        count = memory.count + 1
+        excess = jnp.where(memory.heard > 0, jnp.maximum(excess, 0.0), 0.0)
+        heard = memory.heard + 1
         away = value - memory.mean
-        mean = memory.mean + away / count
+        mean = memory.mean + away / heard
         after = Seen(
-            count=count,
+            heard=heard,
             mean=mean,
             squares=memory.squares + away * (value - mean),
             came=memory.came + excess * (value - far),
@@ -99,7 +99,7 @@ class SameMean(Plain):
 
     def _far(self, memory: Seen) -> tuple[Array, Array]:
         """From where on a mean is far, and how far that is from the mean of the targets."""
-        variance = memory.squares / jnp.maximum(memory.count, 1.0) + self.least(memory.mean)
+        variance = memory.squares / jnp.maximum(memory.heard, 1.0) + self.least(memory.mean)
         distance = FAR * jnp.sqrt(variance)
         return memory.mean + distance, distance
 
@@ -116,7 +116,7 @@ class SameMean(Plain):
         one = jnp.reshape(factor, ()).astype(memory.mean.dtype)
         square = jnp.square(one)
         return Seen(
-            memory.count, memory.mean / one, memory.squares / square, memory.came / square, memory.said / square
+            memory.heard, memory.mean / one, memory.squares / square, memory.came / square, memory.said / square
         )
 
     def log_prob(self, law: Spread, y: Event) -> Float[Array, ""]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln
 
 from natkal import linalg
@@ -19,11 +20,13 @@ LARGEST_SURPRISE = 25.0
 """The most that one squared innovation counts for, in multiples of the usual one."""
 LARGEST_LEVEL = 5.0
 """The most that one residual moves the level of a law that follows the residuals, in usual deviations."""
+HEAVY_FREEDOM = 2.0
+"""Degrees of freedom of a law with heavy tails: in it an outlier of 100 deviations costs 13 nats and not 5,000."""
 
 
 class Noise(NamedTuple):
     """What is left of the residuals: their level at each tracking rate, and for each rate and memory the discounted
-    number of innovations around it and the sum of their squares in noise units.
+    number of innovations around it and the sum of their squares in noise units. The heavy memories come last.
     """
 
     level: Float[Array, "rates k"]
@@ -50,24 +53,41 @@ class Student(Plain):
 
     A law with a tracking rate adds the running level of the member's residuals to its mean: where the target wanders
     faster than the filter follows, it is followed at once.
+
+    `heavy` are memories of laws with HEAVY_FREEDOM f degrees of freedom at most. Their scale is the maximum-likelihood
+    one of such a t: an innovation of surprise d counts for (f + 1) d / (f s2 + d) s2, whatever its size f + 1 times the
+    usual one at most (Lange, Little and Taylor 1989).
     """
 
     memories: tuple[float, ...]
     widths: tuple[float, ...]
     rates: tuple[float, ...] = (0.0,)
     entries: int = 1
+    heavy: tuple[float, ...] = ()
 
     @property
     def count(self) -> int:
         """Every rate with every memory and every width."""
-        return len(self.rates) * len(self.memories) * len(self.widths)
+        return len(self.rates) * len(self._memories) * len(self.widths)
+
+    @property
+    def _memories(self) -> tuple[float, ...]:
+        return (*self.memories, *self.heavy)
+
+    def _freedom(self, heard: Float[Array, " memories"]) -> Float[Array, " memories"]:
+        """As many degrees of freedom as innovations were heard; few where tails are heavy."""
+        return jnp.where(self._is_heavy, jnp.minimum(heard, HEAVY_FREEDOM), heard)
+
+    @property
+    def _is_heavy(self) -> np.ndarray:
+        return np.arange(len(self._memories)) >= len(self.memories)
 
     def start(self, dtype: Any) -> Noise:
         """As after one innovation of the size expected."""
-        shape = (len(self.rates), len(self.memories))
+        shape = (len(self.rates), len(self._memories))
         return Noise(
             level=jnp.zeros((len(self.rates), self.entries), dtype),
-            heard=jnp.ones(len(self.memories), dtype),
+            heard=jnp.ones(len(self._memories), dtype),
             squares=jnp.ones(shape, dtype),
         )
 
@@ -82,11 +102,12 @@ class Student(Plain):
         variance, in units of the noise.
         """
         assert prediction.cov is not None
-        shape = (len(self.rates), len(self.memories), len(self.widths))
+        shape = (len(self.rates), len(self._memories), len(self.widths))
         size = len(prediction.mean)
+        freedom = self._freedom(memory.heard)
         means = prediction.mean[None] + memory.level
         # by memory alone: the logarithm of the gamma function costs more than all the rest of a law
-        factors = _log_factors(memory.heard, size)
+        factors = _log_factors(freedom, size)
         covs = jnp.broadcast_to(prediction.cov, (len(self.rates), size, size))
         if not isinstance(ahead, int) or ahead:
             wandered = jnp.asarray(ahead, covs.dtype) * jnp.square(jnp.asarray(self.rates, covs.dtype))
@@ -95,7 +116,7 @@ class Student(Plain):
             mean=jnp.broadcast_to(means[:, None, None], (*shape, size)).reshape(-1, size),
             cov=jnp.broadcast_to(covs[:, None, None], (*shape, size, size)).reshape(-1, size, size),
             width=self.units(memory, prediction.mean.dtype),
-            freedom=jnp.broadcast_to(memory.heard[None, :, None], shape).ravel(),
+            freedom=jnp.broadcast_to(freedom[None, :, None], shape).ravel(),
             log_factors=jnp.broadcast_to(factors[None, :, None], (*shape, size + 1)).reshape(-1, size + 1),
         )
 
@@ -105,19 +126,23 @@ class Student(Plain):
         residual, cov, present = _present(prediction.mean, prediction.cov, y)
         errors = residual[None] - jnp.where(present[None], memory.level, 0.0)
         white = linalg.cholesky(cov).whiten(errors.T)
-        surprise = jnp.sum(jnp.square(white), axis=0) / jnp.maximum(jnp.sum(present), 1)
+        told = jnp.sum(jnp.square(white), axis=0) / jnp.maximum(jnp.sum(present), 1)
         # one wild value widens the noise by a bounded factor; where such values keep coming it follows within a few
         usual = memory.squares / memory.heard[None]
         widest = LARGEST_LEVEL * jnp.sqrt(jnp.max(usual) * jnp.diagonal(cov))[None]
-        surprise = jnp.minimum(surprise[:, None], LARGEST_SURPRISE * usual)
-        discount = jnp.asarray([1 - 1 / span for span in self.memories], memory.heard.dtype)
+        surprise = jnp.minimum(told[:, None], LARGEST_SURPRISE * usual)
+        # of a heavy tail the weight (f + 1) / (f + d / s2) of the maximum-likelihood scale
+        least = jnp.maximum(usual, jnp.finfo(usual.dtype).tiny)
+        counted = (HEAVY_FREEDOM + 1) / (HEAVY_FREEDOM + told[:, None] / least) * told[:, None]
+        surprise = jnp.where(self._is_heavy[None], counted, surprise)
+        discount = jnp.asarray([1 - 1 / span for span in self._memories], memory.heard.dtype)
         after = Noise(
             level=memory.level + jnp.asarray(self.rates, errors.dtype)[:, None] * jnp.clip(errors, -widest, widest),
             heard=discount * memory.heard + 1,
             squares=discount[None] * memory.squares + surprise,
         )
-        told = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
-        return jax.tree.map(lambda new, old: jnp.where(told, new, old), after, memory)
+        known = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
+        return jax.tree.map(lambda new, old: jnp.where(known, new, old), after, memory)
 
     def units(self, memory: Noise, dtype: Any) -> Float[Array, " v"]:
         """The deviation of the noise, at each width."""
