@@ -187,6 +187,11 @@ REGISTRY = [
         lambda: nk.mixed({"[1]*": nk.dense(prior_directions=3), "*": nk.diagonal()}),
         projected(mixed),
     ),
+    Entry(
+        "mixed decoupled",
+        lambda: nk.mixed({"[1]*": nk.dense(prior_directions=3), "*": nk.diagonal(decoupled=True)}, decoupled=True),
+        projected(mixed, covariance=True),
+    ),
 ]
 
 

@@ -8,7 +8,7 @@ from natkal.curvature.information import Information, information
 from natkal.curvature.innovation import attenuated, correction, solved
 from natkal.curvature.kronecker import Kronecker, kronecker
 from natkal.curvature.low_rank import LowRank, low_rank
-from natkal.curvature.mixed import Frozen, Mixed, frozen, last_layer, mixed
+from natkal.curvature.mixed import Frozen, Mixed, MixedState, frozen, last_layer, mixed
 from natkal.curvature.quasi_diagonal import QuasiDiagonal, quasi_diagonal
 from natkal.curvature.square_root import SquareRoot, square_root
 
@@ -22,6 +22,7 @@ __all__ = [
     "Kronecker",
     "LowRank",
     "Mixed",
+    "MixedState",
     "Prior",
     "QuasiDiagonal",
     "Response",

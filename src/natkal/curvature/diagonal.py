@@ -1,7 +1,7 @@
 """One variance per parameter: p numbers."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -89,6 +89,11 @@ class Diagonal(Projected[DiagonalState]):
             else:
                 posterior.append(own + squares(factor, leaf))
         return state._replace(precision=tuple(posterior))
+
+    def embed(self, state: DiagonalState, larger: DiagonalState, places: Any) -> DiagonalState:
+        """The old precisions in their places, those of the prior elsewhere."""
+        whole = larger.layers.flat(larger.precision).at[places].set(state.layers.flat(state.precision))
+        return larger._replace(precision=larger.layers.by_leaf(whole))
 
     def solve(self, state: DiagonalState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""

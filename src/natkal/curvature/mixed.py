@@ -8,9 +8,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from natkal.curvature.base import Alone, Curvature, Prior, Response, Update
-from natkal.curvature.innovation import attenuated
+from natkal.curvature.innovation import attenuated, correction
 from natkal.curvature.units import Layout, find_layers, starts
 from natkal.typing import Array, Float, Num
 
@@ -103,11 +104,16 @@ class Mixed(Alone):
 
     The step is the one of the joint filter: with G = sum_i G_i and w = (I + F F' G)^-1 e, part i must move
     by P_i rows_i' w. Alone it would move by P_i rows_i' (I + F F' G_i)^-1 e_i, so it is shown e_i = (I + F F' G_i) w.
+
+    A part learns of y as if the others were known: each has its block of the joint precision. `decoupled`: what is not
+    known of the others is noise to it, F_i F_i' = ((F F')^-1 + G - G_i)^-1 in the place of F F', so each has its own
+    marginal, the block of the joint covariance (Puskorius and Feldkamp's decoupled filter).
     """
 
     factored: ClassVar[bool] = False
     rule: Rule
     curvatures: tuple[Curvature, ...]
+    decoupled: bool = False
 
     def init(self, prior: Prior) -> MixedState:
         """Each part starts from its own block of the prior covariance."""
@@ -160,13 +166,16 @@ class Mixed(Alone):
         factor, push, _ = respond(gram)
         drifts = [own @ alone.step for own, alone in zip(part_rows, forgotten, strict=True)]
         weights = attenuated(gram, factor, push - factor @ (factor.T @ sum(drifts[1:], drifts[0])))
+
+        def shown(own: Float[Array, "m m"], drift: Float[Array, " m"]) -> Response:
+            seen = correction(gram - own, factor).T if self.decoupled else factor
+            return Response(seen, weights + seen @ (seen.T @ (own @ weights + drift)))
+
         updates = [
             self.curvatures[part].update(
                 state.inner[part],
                 part_rows[part],
-                lambda own, drift=drifts[part]: Response(
-                    factor, weights + factor @ (factor.T @ (own @ weights + drift))
-                ),
+                lambda own, drift=drifts[part]: shown(own, drift),
                 keep,
                 restore,
                 offsets[part],
@@ -178,6 +187,14 @@ class Mixed(Alone):
             step=state.parts.join([update.step for update in updates]),
             gram=sum((alone.gram for alone in forgotten[1:]), forgotten[0].gram),
         )
+
+    def embed(self, state: MixedState, larger: MixedState, places: Any) -> MixedState:
+        """Each part in the same part of the larger vector."""
+        inner = []
+        for part, (curvature, small, large) in enumerate(zip(self.curvatures, state.inner, larger.inner, strict=True)):
+            own, new = (np.concatenate([np.arange(*s) for s in of.parts.stretches[part]]) for of in (state, larger))
+            inner.append(curvature.embed(small, large, np.searchsorted(new, places[own])))
+        return MixedState(inner=tuple(inner), parts=larger.parts)
 
     def solve(self, state: MixedState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""
@@ -224,11 +241,12 @@ def frozen() -> Frozen:
     return Frozen()
 
 
-def mixed(curvatures: Mapping[str, Curvature]) -> Mixed:
+def mixed(curvatures: Mapping[str, Curvature], *, decoupled: bool = False) -> Mixed:
     """A curvature for each part of the parameters, by the first pattern that a leaf's path matches.
 
     Paths are as `jax.tree_util.keystr` writes them; `*` and `?` are wild, everything else stands for itself. The parts
-    are independent a priori, and one observation updates them jointly.
+    are independent a priori, and one observation updates them jointly. `decoupled` keeps each part's own marginal, in
+    which what is not known of the others counts as noise, instead of its block of the precision.
 
     >>> import natkal as nk
     >>> curvature = nk.mixed({"[1]*": nk.dense(), "*": nk.diagonal()})
@@ -249,7 +267,7 @@ def mixed(curvatures: Mapping[str, Curvature]) -> Mixed:
             raise ValueError(f"curvatures: no parameters match {unused[0]!r}; there are {[path for path, _ in layout]}")
         return owners
 
-    return Mixed(rule=rule, curvatures=tuple(curvatures.values()))
+    return Mixed(rule=rule, curvatures=tuple(curvatures.values()), decoupled=decoupled)
 
 
 def last_layer(inner: Curvature) -> Mixed:

@@ -17,6 +17,7 @@ from natkal.engine.blur import blurred, widened
 from natkal.engine.checks import check_params, check_parts, in_precision_of
 from natkal.engine.directions import along_scores
 from natkal.engine.fisher import Fisher, exact
+from natkal.engine.growth import embedded
 from natkal.engine.joint import JointLaw, reward_moments
 from natkal.engine.plan import check_fits
 from natkal.engine.prediction import FilterPrediction, make_prediction
@@ -59,6 +60,11 @@ class KalmanLearner:
     def outputs(self) -> Family:
         """The law of an observation."""
         return self.model.outputs
+
+    @property
+    def size(self) -> int:
+        """How many numbers are learned."""
+        return self.model.size
 
     def __repr__(self) -> str:
         parts = f"{type(self.model).__name__} of {self.model.size:,} parameters, {self.outputs}"
@@ -118,6 +124,24 @@ class KalmanLearner:
         from natkal.engine.forecast import forecast
 
         return forecast(self, state, inputs, horizon, feed)
+
+    def start_path(self, state: KalmanState, key: Array) -> Any:
+        """The start of one possible future: a deviation of the parameters that stays the same all along."""
+        from natkal.engine.forecast import start_path
+
+        return start_path(self, state, key)
+
+    def follow(
+        self, state: KalmanState, path: Any, inputs: Any, scale: Any, key: Array
+    ) -> tuple[Any, FilterPrediction]:
+        """One step of a path: the law of y given its parameters, P in units of `scale`, and the path after it."""
+        from natkal.engine.forecast import follow
+
+        return follow(self, state, path, inputs, scale, key)
+
+    def embedded(self, state: KalmanState, larger: "KalmanLearner", fresh: KalmanState) -> KalmanState:
+        """The state as one of a filter that takes more inputs or gives more outputs, whose start is `fresh`."""
+        return embedded(larger.curvature, state, fresh)
 
     def in_fleet(self) -> "KalmanLearner":
         """The same learner as it is best kept when many of it run side by side under `vmap`."""

@@ -17,6 +17,7 @@ from natkal.typing import Array, Int
 
 Room = tuple[int, ...]
 _BY_MEMBER = ("noise", "log_weights", "memory", "prior_left", "silent")
+_LOSSES = ("recent", "lately")
 
 
 def running_bank(bank: Any, room: Room) -> Any:
@@ -39,7 +40,8 @@ def taken(rest: BankState, room: Room) -> BankState:
         if count
     )
     part = {name: jax.tree.map(lambda leaf: _picked(leaf, at), getattr(rest, name)) for name in _BY_MEMBER}
-    return rest._replace(**part, selection=selection._replace(running=running, recent=_picked(selection.recent, at)))
+    losses = {name: _picked(getattr(selection, name), at) for name in _LOSSES}
+    return rest._replace(**part, selection=selection._replace(running=running, **losses))
 
 
 def put_back(rest: BankState, smaller: BankState, room: Room) -> BankState:
@@ -53,8 +55,8 @@ def put_back(rest: BankState, smaller: BankState, room: Room) -> BankState:
         for name in _BY_MEMBER
     }
     running = tuple(own._replace(started=jnp.zeros_like(own.started)) for own in before.running)
-    selection = after._replace(running=running, recent=_with(before.recent, at, after.recent))
-    return smaller._replace(**part, selection=selection)
+    losses = {name: _with(getattr(before, name), at, getattr(after, name)) for name in _LOSSES}
+    return smaller._replace(**part, selection=after._replace(running=running, **losses))
 
 
 def told_of(told: Sequence[Any], rest: BankState, room: Room) -> tuple[Any, ...]:

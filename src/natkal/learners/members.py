@@ -71,11 +71,15 @@ def joined(parts: Sequence[Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-    """`make(value)` for each row of `values`: learners of one structure. `values` is a pytree of arrays (m, ..)."""
+    """`make(value)` for each row of `values`: learners of one structure. `values` is a pytree of arrays (m, ..).
+
+    `slow`: they go on getting better for long, so that a loss at the start says little.
+    """
 
     make: Callable[[Any], Learner]
     values: Any
     names: tuple[str, ...] = ()
+    slow: bool = False
 
     @property
     def size(self) -> int:
@@ -108,7 +112,8 @@ class Group:
     def take(self, members: Sequence[int]) -> "Group":
         """Some of the members."""
         values = jax.tree.map(lambda leaf: leaf[np.asarray(members)], self.values)
-        return Group(make=self.make, values=values, names=tuple(self.names[member] for member in members if self.names))
+        names = tuple(self.names[member] for member in members if self.names)
+        return dataclasses.replace(self, values=values, names=names)
 
 
 def families_of(groups: Sequence[Group]) -> list[Family]:

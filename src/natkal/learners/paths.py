@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
 from natkal.engine.checks import as_precision
-from natkal.engine.forecast import follow, start_path
 from natkal.learners.bank import Bank
 from natkal.learners.bank_state import BankState
 from natkal.typing import Array, Float, Int
@@ -96,7 +95,7 @@ def _path(
         turn, key = row
         state_key, y_key = jax.random.split(key)
         unit = laws.units(noise, dtype)[law]
-        path, made = follow(learner, own, path, inputs.at(memory, turn), unit, state_key)
+        path, made = learner.follow(own, path, inputs.at(memory, turn), unit, state_key)
         prediction = as_precision(dtype, laws.needed(made))
         expected = jax.tree.map(lambda leaf: leaf[law], laws.laws(noise, prediction))
         if units is not None:
@@ -106,7 +105,7 @@ def _path(
         after = (path, laws.along(noise, prediction, standard), inputs.after(memory, turn, y))
         return after, y
 
-    start = (start_path(learner, own, draw_key), noise, inputs.start(start_key))
+    start = (learner.start_path(own, draw_key), noise, inputs.start(start_key))
     turns = jnp.arange(horizon, dtype=jnp.int32)
     return jax.lax.scan(step, start, (turns, jax.random.split(step_key, horizon)))[1]
 

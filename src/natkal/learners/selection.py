@@ -6,8 +6,9 @@ members may take all steps up to there before anything is decided.
 
 - Within a group (one architecture, several priors and fadings) the members of largest weight stay: half of them after
   FIRST rows, a quarter after 4 FIRST, one or two after 16 FIRST.
-- A whole group stops after PATIENCE rows if its best member has lost more than a margin per row, on average over the
-  recent rows, to the best member of all. The margin shrinks as rows come: a slow starter has time to catch up.
+- A whole group stops after PATIENCE rows if its best member has lost more than a margin per row to the best member of
+  all, on average over the recent rows and over the last few hundred of them: one that learns slowly and has caught up by
+  now goes on. The margin shrinks as rows come; `patience` multiplies it for a group that is known to learn slowly.
 - Groups come cheapest first. After LATE rows a group goes on only if it gains more than the least margin over every
   cheaper one.
 - With a `budget`, the running members of largest weight go on whose `costs` add up to no more. The best one of the
@@ -37,8 +38,8 @@ PATIENCE = 2048
 REVIEW = 1024
 LATE = 8192
 FAST, SLOW = 1 / 50, 1 / 1000
-RECENT = 1 / 2000
-MARGIN = 30.0
+RECENT, LATELY = 1 / 4000, 1 / 500
+MARGIN = 80.0
 """Nats per row times rows: a group that lost more than MARGIN / rows per row, and at least MARGIN_LEAST, stops."""
 MARGIN_LEAST = 2e-3
 REVIVED_SHARE = 0.1
@@ -74,6 +75,7 @@ class SelectionState(NamedTuple):
     running: tuple[RunningMembers, ...]
     seen: Int[Array, ""]
     recent: Float[Array, " m"]
+    lately: Float[Array, " m"]
     fast: Float[Array, ""]
     slow: Float[Array, ""]
     square: Float[Array, ""]
@@ -84,12 +86,13 @@ class SelectionState(NamedTuple):
 class Selection:
     """Rules for stopping and starting members; `least` of each group run as long as the group does.
 
-    `costs` has the cost of one member of each group, in the units of `budget`.
+    `costs` has the cost of one member of each group, in the units of `budget`; `patience` a factor for each group.
     """
 
     least: int = 1
     budget: float | None = None
     costs: tuple[float, ...] = ()
+    patience: tuple[float, ...] = ()
 
     def init(self, sizes: tuple[int, ...], dtype: Any) -> SelectionState:
         """Every member runs."""
@@ -104,7 +107,8 @@ class Selection:
         )
         zero = jnp.zeros((), dtype)
         none = jnp.zeros((), jnp.int32)
-        return SelectionState(running, none, jnp.zeros(sum(sizes), dtype), zero, zero, zero, none)
+        nothing = jnp.zeros(sum(sizes), dtype)
+        return SelectionState(running, none, nothing, nothing, zero, zero, zero, none)
 
     def follow(self, state: Any, told: Array, log_prob: Array, observed: Array) -> Any:
         """The bank's state with the losses of a step that each member and the mixture gave these log probabilities.
@@ -132,6 +136,7 @@ class Selection:
             running=tuple(own._replace(started=jnp.zeros_like(own.started)) for own in before.running),
             seen=seen,
             recent=jnp.where(runs, follow(before.recent, own, RECENT), before.recent),
+            lately=jnp.where(runs, follow(before.lately, own, LATELY), before.lately),
             fast=follow(before.fast, loss, FAST),
             slow=follow(before.slow, loss, SLOW),
             square=follow(before.square, jnp.square(loss - before.slow), SLOW),
@@ -158,27 +163,30 @@ class Selection:
     ) -> Bool[Array, " m"]:
         """The members that go on running."""
         weight = jnp.where(runs, logsumexp(log_weights, axis=1), -jnp.inf)
-        best = jnp.min(jnp.where(runs, now.recent, jnp.inf))
-        margin = jnp.maximum(MARGIN / now.seen.astype(best.dtype), MARGIN_LEAST)
-        parts, first, cheaper = [], 0, jnp.asarray(jnp.inf, best.dtype)
-        for size in sizes:
+        recent, lately = (jnp.where(runs, losses, jnp.inf) for losses in (now.recent, now.lately))
+        behind = jnp.minimum(recent - jnp.min(recent), lately - jnp.min(lately))
+        margin = MARGIN / now.seen.astype(recent.dtype)
+        parts, first, cheaper = [], 0, jnp.full(2, jnp.inf, recent.dtype)
+        for size, patience in zip(sizes, self.patience or (1.0,) * len(sizes), strict=True):
             rows = slice(first, first + size)
             first += size
             own = weight[rows]
-            lowest = jnp.min(jnp.where(runs[rows], now.recent[rows], jnp.inf))
-            worth = (lowest < cheaper - MARGIN_LEAST) | (now.seen < LATE)
+            lowest = jnp.stack([jnp.min(recent[rows]), jnp.min(lately[rows])])
+            worth = jnp.any(lowest < cheaper - MARGIN_LEAST) | (now.seen < LATE)
             cheaper = jnp.minimum(cheaper, lowest)
             rank = jnp.sum(own[None, :] > own[:, None], axis=1)
             halvings = jnp.maximum(jnp.log2(now.seen / FIRST), 0.0)
             wanted = jnp.maximum(jnp.ceil(size * 0.5 ** (1 + halvings / 2)), self.least)
             near = own > jnp.max(own) - jnp.log(20.0)
-            alive = ((lowest <= best + margin) & worth) | (now.seen < PATIENCE)
+            alive = ((jnp.min(behind[rows]) <= jnp.maximum(patience * margin, MARGIN_LEAST)) & worth) | (
+                now.seen < PATIENCE
+            )
             parts.append(runs[rows] & ((rank < wanted) | (near & (rank < 2 * wanted))) & alive)
         kept = jnp.concatenate(parts)
         kept = jnp.where(jnp.any(kept), kept, runs)
         if self.budget is None:
             return kept
-        costs = jnp.asarray(np.repeat(self.costs, sizes), best.dtype)
+        costs = jnp.asarray(np.repeat(self.costs, sizes), recent.dtype)
         cheap = kept & (jnp.arange(len(kept)) < sizes[0])
         cheapest = cheap & (weight == jnp.max(jnp.where(cheap, weight, -jnp.inf)))
         ahead = kept[None, :] & ((weight[None, :] >= weight[:, None]) | cheapest[None, :])

@@ -1,6 +1,8 @@
-"""Architectures of the members that a table gets: a network without memory, a recurrent one, the user's own.
+"""Architectures of the members that a table gets: a network without memory, a linear model with cells, a recurrent
+network, the user's own.
 
-Each has `name`, `params(seed, shape, outputs)`, `model(params, family, mask)` and `curvature(size)`.
+Each has `name`, `params(seed, shape, outputs)`, `model(params, family, mask)`, `curvature(size)`,
+`prior(params, shape)` and `learner(filter, mask, reach)`.
 """
 
 import dataclasses
@@ -16,8 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.curvature import Curvature, blocks, dense, kronecker
+from natkal.engine import KalmanLearner
 from natkal.families import Family
-from natkal.models import Model, cells, mlp_apply, recurrent_model, static_model
+from natkal.learners.tiled import CELLS, PLAIN, Tiled, random_grids, with_cells
+from natkal.models import Model, cells, fan_in_prior, mlp_apply, recurrent_model, static_model
 from natkal.tabular.errors import StreamError
 from natkal.typing import Array, Params
 
@@ -25,7 +29,9 @@ DENSE_UP_TO = 400
 """Parameters of a linear model that get a full covariance; a larger one, and every network, a structured one."""
 UNKNOWN_CLASS = -1e9
 """Log-odds of a slot that has no class yet."""
-CELLS = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
+RECURRENT = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
+GRIDS, MOST_CELLS = 64, 4096
+"""Random grids of a model with cells, and the most cells of one of them."""
 
 
 class Inputs(NamedTuple):
@@ -54,8 +60,20 @@ class Shape:
     alone: bool = False
 
 
+class Architecture:
+    """Defaults of an architecture: prior variances 1/fan-in, and the filter itself as the learner."""
+
+    def prior(self, params: Params, shape: Shape) -> Params:
+        """The shape of the prior's variances."""
+        return fan_in_prior(params)
+
+    def learner(self, inner: KalmanLearner, mask: Any, reach: Any) -> Any:
+        """The learner that is made of this filter."""
+        return inner
+
+
 @dataclasses.dataclass(frozen=True)
-class Layers:
+class Layers(Architecture):
     """A network without memory: hidden layers of these sizes, none for a linear model.
 
     Kronecker factors are safe in float32 (tests/curvature), where a network takes half the time.
@@ -91,6 +109,65 @@ class Layers:
         """A full covariance for a small linear model, Kronecker factors elsewhere."""
         return dense(kernel="immediate") if not self.hidden and size <= DENSE_UP_TO else kronecker()
 
+    def prior(self, params: Params, shape: Shape) -> Params:
+        """1/fan-in, of the first layer over the inputs there were at the start."""
+        prior = fan_in_prior(params)
+        factor = shape.columns / shape.fan_in
+        return [{name: leaf * factor for name, leaf in prior[0].items()}, *prior[1:]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiles(Architecture):
+    """A linear model and a table of cells for each of GRIDS random grids (learners/tiled.py).
+
+    `reach` is the rate of the kernel times the number of inputs there were at the start. `places` is how many numbers
+    all tables hold.
+    """
+
+    places: int
+    seed: int
+    shape: Shape
+    plain: Layers = Layers(())
+
+    @property
+    def name(self) -> str:
+        """Not among the models that the option `model` spells."""
+        return "tiles"
+
+    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
+        """Everything starts at zero."""
+        return {CELLS: np.zeros((GRIDS, outputs)), PLAIN: self.plain.params(seed, shape, outputs)}
+
+    def model(self, params: Params, family: Family, mask: Any) -> Model:
+        """The linear model and the sum of the cells."""
+
+        def apply(params: Params, inputs: Inputs) -> Array:
+            outputs = mlp_apply(params[PLAIN], inputs.features * mask) + jnp.sum(params[CELLS], axis=0)
+            return _known_classes(outputs, inputs.known)
+
+        return static_model(apply, params, family)
+
+    def curvature(self, size: int) -> Curvature:
+        """That of the linear model, and a variance for each cell."""
+        return with_cells(self.plain.curvature(size))
+
+    def prior(self, params: Params, shape: Shape) -> Params:
+        """The cells of a row have together the variance of one weight of fan-in 1."""
+        cells = fan_in_prior({CELLS: params[CELLS]})
+        return {**cells, PLAIN: self.plain.prior(params[PLAIN], shape)}
+
+    def learner(self, inner: KalmanLearner, mask: Any, reach: Any) -> Any:
+        """With as many places a grid as there is room for, a power of 2."""
+        most = self.places // (GRIDS * inner.model.outputs.raw_dim)
+        left_out = self.shape.past - jnp.sum(jnp.asarray(mask)[: self.shape.past])
+        return Tiled(
+            inner=inner,
+            grids=random_grids(self.seed, GRIDS, self.shape.columns),
+            numbers=lambda inputs: inputs.features * mask,
+            rate=reach / jnp.maximum(self.shape.fan_in - left_out, 1.0),
+            cells=min(MOST_CELLS, 1 << (most.bit_length() - 1)),
+        )
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MaskedCell:
@@ -114,7 +191,7 @@ class MaskedCell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Memory:
+class Memory(Architecture):
     """A recurrent network with one layer of this cell."""
 
     cell: str
@@ -127,7 +204,7 @@ class Memory:
 
     def params(self, seed: int, shape: Shape, outputs: int) -> Params:
         """First weights of the cell and of its readout."""
-        cell = CELLS[self.cell](self.units)
+        cell = RECURRENT[self.cell](self.units)
 
         def draw() -> Params:
             cell_key, readout_key = jax.random.split(jax.random.key(seed))
@@ -141,7 +218,7 @@ class Memory:
 
     def model(self, params: Params, family: Family, mask: Any) -> Model:
         """The cell on the inputs that `mask` lets through."""
-        cell = CELLS[self.cell](self.units)
+        cell = RECURRENT[self.cell](self.units)
 
         def read(params: Params, state: Any, inputs: Inputs) -> Array:
             return _known_classes(cell.readout(params, state, inputs.features * mask), inputs.known)
@@ -154,7 +231,7 @@ class Memory:
 
 
 @dataclasses.dataclass(frozen=True)
-class UsersOwn:
+class UsersOwn(Architecture):
     """A network of the user's own: `function(inputs, outputs)` returns (apply, params)."""
 
     spec: str

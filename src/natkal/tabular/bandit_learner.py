@@ -170,7 +170,7 @@ class BanditLearner:
     @property
     def parameters(self) -> int:
         """Numbers that one member of each architecture learns."""
-        return sum(group.learner(0).model.size for group in self.bandit.learner.bank.groups)
+        return sum(group.first.size for group in self.bandit.learner.bank.groups)
 
     def weights(self) -> dict[str, float]:
         """The weight of each member in a decision, by name."""

@@ -12,7 +12,7 @@ the work of a step, so that the same rows give the same numbers on any machine.
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -27,8 +27,7 @@ from natkal.learners.members import Group
 from natkal.learners.scaled import Scaled
 from natkal.learners.selection import Selection
 from natkal.learners.standardiser import Standardiser
-from natkal.models import fan_in_prior
-from natkal.tabular.architectures import Inputs, Layers, Memory, Shape, UsersOwn, load_users_network
+from natkal.tabular.architectures import GRIDS, Architecture, Inputs, Layers, Memory, Shape, Tiles, load_users_network
 from natkal.tabular.errors import StreamError
 from natkal.tabular.options import SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
 from natkal.tabular.tasks import Task
@@ -39,17 +38,32 @@ NAIVE = ((0.3, 0.0), (3.0, 0.0), (10.0, 1e-3))
 """(prior scale, fading) of the linear members whose prior is centred on a naive forecast of a series."""
 NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
 """(prior scale, fading) of the members of each network."""
+TILED = {False: ((2.0, 0.0), 4.0, 16.0), True: ((10.0, 0.0), 3.0, 9.0)}
+"""(prior scale, fading) of the members with cells and their reaches: of numbers and counts, and of classes."""
+MOST_TILED, LEAST_CELLS = 64, 64
+"""The most inputs of members with cells, and the least cells that a grid must have room for."""
+SLOW_PATIENCE = 2.0
+"""Members with cells learn slowly and for long: so many times the usual loss does not stop them."""
 RECURRENT_UNITS = 8
+
+
+class Size(NamedTuple):
+    """Hidden layers of the networks in a mixture, and how many cells a member with cells has."""
+
+    networks: tuple[tuple[int, ...], ...]
+    cells: int
+
+
 SIZES = (
-    ((64,), (128, 128)),
-    ((64,), (64, 64)),
-    ((64,), (32, 32)),
-    ((64,),),
-    ((32,),),
-    ((16,),),
-    (),
+    Size(((64,), (128, 128)), 1 << 18),
+    Size(((64,), (64, 64)), 1 << 17),
+    Size(((64,), (32, 32)), 1 << 15),
+    Size(((64,),), 1 << 14),
+    Size(((32,),), 1 << 12),
+    Size(((16,),), 0),
+    Size((), 0),
 )
-"""Hidden layers of the networks in the mixture; the first one unless memory is limited."""
+"""The first one unless memory is limited."""
 ROW_MICROSECONDS, STEP_MICROSECONDS, ROW_WORK, GRAM_WORK = 10.0, 2.0, 1.3e3, 2e4
 """Rough times on one core: a row without its members (scales, weights), and a member's step, which takes this and so
 many multiply-adds per microsecond: of a row with the state, which waits for memory, and of rows with rows, which does
@@ -76,7 +90,8 @@ def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False
         selection = None
         if many and not keyed and options.budget != "best":
             costs = tuple(microseconds(group) for group in groups)
-            selection = Selection(budget=_for_members(options), costs=costs)
+            patience = tuple(SLOW_PATIENCE if group.slow else 1.0 for group in groups)
+            selection = Selection(budget=_for_members(options), costs=costs, patience=patience)
     bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
     example = Inputs(np.zeros(shape.columns), np.zeros((), np.int32))
     mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)
@@ -125,7 +140,7 @@ def microseconds(group: Group) -> float:
     return STEP_MICROSECONDS + (work - gram) / ROW_WORK + gram / GRAM_WORK
 
 
-def _groups(options: Options, shape: Shape, task: Task, keyed: bool, networks: Any) -> list[Group]:
+def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size) -> list[Group]:
     """The architectures of the mixture; a model for each key gets linear ones only, since there are many of it."""
     if options.model != "auto":
         linear = options.model == "linear"
@@ -134,8 +149,11 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool, networks: A
     groups = [_group(options, shape, task, Layers(()), LINEAR, naive=NAIVE)]
     if keyed or options.budget == "fast":
         return groups
-    groups += [_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in networks]
-    if shape.series and shape.past and not task.classes and len(networks) > 1:
+    if shape.columns <= MOST_TILED and not shape.series and size.cells >= LEAST_CELLS * GRIDS * task.outputs:
+        tiles, (settings, *reaches) = Tiles(size.cells, options.seed, shape), TILED[bool(task.classes)]
+        groups += [_group(options, shape, task, tiles, (settings,), reach=reach) for reach in reaches]
+    groups += [_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in size.networks]
+    if shape.series and shape.past and not task.classes and len(size.networks) > 1:
         groups.append(_group(options, shape, task, Memory("gru", RECURRENT_UNITS), NETWORK, both=False))
     limit = _for_members(options)
     if limit is None:
@@ -165,7 +183,7 @@ def _few_laws(family: Family) -> Laws:
     return Counted(PlugIn(inner)) if inner.support == "classes" else laws_for(family)
 
 
-def _architecture(options: Options, shape: Shape, task: Task) -> Layers | Memory | UsersOwn:
+def _architecture(options: Options, shape: Shape, task: Task) -> Architecture:
     if options.cell is not None:
         return Memory(options.cell, int(options.model.partition(":")[2]))
     if options.users_own:
@@ -182,6 +200,7 @@ def _group(
     *,
     both: bool = True,
     naive: Any = (),
+    reach: float | None = None,
 ) -> Group:
     """Filters of one architecture: every (prior scale, fading), with the past among the inputs and without it.
 
@@ -192,11 +211,8 @@ def _group(
     params = architecture.params(options.seed, shape, task.outputs)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
     curvature = architecture.curvature(size)
-    prior = fan_in_prior(params)
+    prior = architecture.prior(params, shape)
     dtype = jax.tree.leaves(params)[0].dtype
-    if isinstance(architecture, Layers):
-        factor = shape.columns / shape.fan_in
-        prior[0] = {name: leaf * factor for name, leaf in prior[0].items()}
     outliers = robust(threshold=OUTLIER_DISTANCE, adaptive=True) if task.family.support == "real" else None
     fisher = sampled(FISHER_DRAWS) if task.outputs > MANY_CLASSES else exact()
     masks = [np.ones(shape.columns)]
@@ -217,7 +233,8 @@ def _group(
         model = architecture.model(own, task.family, value["mask"])
         variances = jax.tree.map(lambda variance: variance * value["prior"], prior)
         rates = fading(value["fading"])
-        return online(model, prior_cov=variances, rates=rates, curvature=curvature, robust=outliers, fisher=fisher)
+        inner = online(model, prior_cov=variances, rates=rates, curvature=curvature, robust=outliers, fisher=fisher)
+        return architecture.learner(inner, value["mask"], value.get("reach"))
 
     rows = [(scale, rate, mask, starts[0]) for mask in masks for scale, rate in settings]
     rows += [(scale, rate, masks[0], start) for start in starts[1:] for scale, rate in naive]
@@ -228,11 +245,15 @@ def _group(
     }
     if len(starts) > 1:
         values["start"] = np.stack([start for _, _, _, start in rows])
+    if reach is not None:
+        values["reach"] = np.full(len(rows), reach)
     return Group(
         make=make,
         values=values,
+        slow=reach is not None,
         names=tuple(
             f"{architecture.name} prior {scale:g} fading {rate:g}"
+            + ("" if reach is None else f" reach {reach:g}")
             + ("" if mask.all() else " without past")
             + (" around naive" if start.any() else "")
             for scale, rate, mask, start in rows

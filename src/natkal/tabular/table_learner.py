@@ -157,7 +157,7 @@ class TableLearner:
     def parameters(self) -> int:
         """How many parameters the members have together, over all targets."""
         return sum(
-            group.size * group.first.model.size  # pyright: ignore[reportAttributeAccessIssue]
+            group.size * group.first.size  # pyright: ignore[reportAttributeAccessIssue]
             for learner in self.loop.learners
             for group in learner.bank.groups
         )
