@@ -228,7 +228,7 @@ class Bank:
         )
         log_prob = jnp.where(observed, log_prob, 0.0)
         if self.selection is not None:
-            learned = self.selection.follow(learned, log_probs, log_prob, observed)
+            learned = self.selection.follow(learned, state.log_weights, log_probs, log_prob, observed)
         weights = jnp.sum(mixture.weights, axis=1)
         return learned, BankInfo(
             log_prob=log_prob,

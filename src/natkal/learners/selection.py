@@ -7,10 +7,10 @@ members may take all steps up to there before anything is decided.
 - Within a group (one architecture, several priors and fadings) the members of largest weight stay: half of them after
   FIRST rows, a quarter after 4 FIRST, one or two after 16 FIRST.
 - A whole group stops after PATIENCE rows if its best member has lost more than a margin per row to the best member of
-  all, on average over the recent rows and over the last few hundred of them: one that learns slowly and has caught up by
-  now goes on. The margin shrinks as rows come; `patience` multiplies it for a group that is known to learn slowly.
+  all, on average over the recent rows and over the last few hundred of them: one that learns slowly and has caught up
+  goes on. The margin shrinks as rows come; `patience` multiplies it for a group that is known to learn slowly.
 - Groups come cheapest first. After LATE rows a group goes on only if it gains more than the least margin over every
-  cheaper one.
+  group of a lower tier (by their order unless `tiers` says which are as cheap as each other).
 - With a `budget`, the running members of largest weight go on whose `costs` add up to no more. The best one of the
   first group, the cheapest, is among them as long as it has not lost: only beside it can another show what it gains.
 - A drift is a loss that has risen: the mean over about 50 rows is above the mean over about 1,000 by five standard
@@ -93,6 +93,7 @@ class Selection:
     budget: float | None = None
     costs: tuple[float, ...] = ()
     patience: tuple[float, ...] = ()
+    tiers: tuple[int, ...] = ()
 
     def init(self, sizes: tuple[int, ...], dtype: Any) -> SelectionState:
         """Every member runs."""
@@ -110,15 +111,16 @@ class Selection:
         nothing = jnp.zeros(sum(sizes), dtype)
         return SelectionState(running, none, nothing, nothing, zero, zero, zero, none)
 
-    def follow(self, state: Any, told: Array, log_prob: Array, observed: Array) -> Any:
+    def follow(self, state: Any, weights: Array, told: Array, log_prob: Array, observed: Array) -> Any:
         """The bank's state with the losses of a step that each member and the mixture gave these log probabilities.
 
-        A step that observed nothing counts, and tells nothing. The members' own states stay (see `revived`).
+        `weights` are the log weights before the step: with those after it, each member would choose its law in
+        hindsight. A step that observed nothing counts, and tells nothing. The members' own states stay (see `revived`).
         """
         before: SelectionState = state.selection
         runs = jnp.concatenate([running.mask() for running in before.running])
-        top = jnp.max(state.log_weights, axis=1, keepdims=True)
-        within = jnp.exp(state.log_weights - jnp.where(jnp.isfinite(top), top, 0.0))
+        top = jnp.max(weights, axis=1, keepdims=True)
+        within = jnp.exp(weights - jnp.where(jnp.isfinite(top), top, 0.0))
         within = within / jnp.maximum(jnp.sum(within, axis=1, keepdims=True), jnp.finfo(within.dtype).tiny)
         highest = jnp.max(told, axis=1, keepdims=True)
         highest = jnp.where(jnp.isfinite(highest), highest, 0.0)
@@ -166,21 +168,22 @@ class Selection:
         recent, lately = (jnp.where(runs, losses, jnp.inf) for losses in (now.recent, now.lately))
         behind = jnp.minimum(recent - jnp.min(recent), lately - jnp.min(lately))
         margin = MARGIN / now.seen.astype(recent.dtype)
-        parts, first, cheaper = [], 0, jnp.full(2, jnp.inf, recent.dtype)
-        for size, patience in zip(sizes, self.patience or (1.0,) * len(sizes), strict=True):
-            rows = slice(first, first + size)
-            first += size
+        ends = np.cumsum(sizes).tolist()
+        groups = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        lowest = [jnp.stack([jnp.min(recent[rows]), jnp.min(lately[rows])]) for rows in groups]
+        tiers, parts = self.tiers or tuple(range(len(sizes))), []
+        for place, (rows, size) in enumerate(zip(groups, sizes, strict=True)):
+            patience = self.patience[place] if self.patience else 1.0
             own = weight[rows]
-            lowest = jnp.stack([jnp.min(recent[rows]), jnp.min(lately[rows])])
-            worth = jnp.any(lowest < cheaper - MARGIN_LEAST) | (now.seen < LATE)
-            cheaper = jnp.minimum(cheaper, lowest)
+            cheaper = [lowest[other] for other, tier in enumerate(tiers) if tier < tiers[place]]
+            gains = [lowest[place] < other - MARGIN_LEAST for other in cheaper]
+            worth = (jnp.any(jnp.all(jnp.stack(gains), axis=0)) if gains else True) | (now.seen < LATE)
             rank = jnp.sum(own[None, :] > own[:, None], axis=1)
             halvings = jnp.maximum(jnp.log2(now.seen / FIRST), 0.0)
             wanted = jnp.maximum(jnp.ceil(size * 0.5 ** (1 + halvings / 2)), self.least)
             near = own > jnp.max(own) - jnp.log(20.0)
-            alive = ((jnp.min(behind[rows]) <= jnp.maximum(patience * margin, MARGIN_LEAST)) & worth) | (
-                now.seen < PATIENCE
-            )
+            near_best = jnp.min(behind[rows]) <= jnp.maximum(patience * margin, MARGIN_LEAST)
+            alive = (near_best & worth) | (now.seen < PATIENCE)
             parts.append(runs[rows] & ((rank < wanted) | (near & (rank < 2 * wanted))) & alive)
         kept = jnp.concatenate(parts)
         kept = jnp.where(jnp.any(kept), kept, runs)

@@ -14,10 +14,15 @@ The Jacobian of a row is zero but at its M cells. A filter with a diagonal covar
 those alone: they are gathered into the parameters of a small filter, `inner`, which takes the step of the engine, and
 are put back. So a step costs M and not M x T. A cell forgets with each of its own rows, and not between them.
 
+Independent variances overstate what is left unknown. After n rows that share all their M cells the sum of these is
+known up to R / n, while each cell by itself says R / n too, M R / n together. Where rows share few cells they are
+right. So what a row says of its cells counts sqrt(M) times, between 1 and M (`_put_back`).
+
 The T cells of a grid are places in a hash table; two far cells may share one.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,7 +34,7 @@ from natkal.compiling import jit_method
 from natkal.curvature import Curvature, MixedState, Prior, diagonal, mixed
 from natkal.engine import KalmanLearner, KalmanState, StepInfo
 from natkal.engine.forecast import Path
-from natkal.engine.prediction import FilterPrediction, make_prediction
+from natkal.engine.prediction import FilterPrediction
 from natkal.families.base import Family
 from natkal.models import Feed, Model
 from natkal.typing import Array, Float, Int, Params
@@ -139,8 +144,9 @@ class Tiled:
     def step(self, state: TiledState, inputs: Any, target: Any) -> tuple[TiledState, StepInfo]:
         """The step of the small filter on the cells of this row."""
         places = self._places(inputs)
-        after, info = self.inner.step(self._gathered(state, places), inputs, target)
-        return self._put_back(state, places, after), info
+        before = self._gathered(state, places)
+        after, info = self.inner.step(before, inputs, target)
+        return self._put_back(state, places, self._variances(before), after, info.keep), info
 
     def restart(self, state: TiledState) -> TiledState:
         """Nothing to forget at the start of a sequence."""
@@ -194,10 +200,9 @@ class Tiled:
         """One step of a path; the cells that its row falls into deviate anew at each step."""
         step_key, cells_key = jax.random.split(key)
         own = self._gathered(state, self._places(inputs))
-        count = own.params[CELLS].size
-        variances = self.inner.curvature.solve(own.curvature, jnp.ones_like(path.deviation))[:count]
-        noise = jnp.sqrt(variances) * jax.random.normal(cells_key, (count,), path.deviation.dtype)
-        drawn = path._replace(deviation=path.deviation.at[:count].set(noise))
+        variances = self._variances(own).ravel()
+        noise = jnp.sqrt(variances) * jax.random.normal(cells_key, variances.shape, path.deviation.dtype)
+        drawn = path._replace(deviation=path.deviation.at[: len(variances)].set(noise))
         after, prediction = self.inner.follow(own, drawn, inputs, scale, step_key)
         return after._replace(deviation=path.deviation), prediction
 
@@ -232,13 +237,24 @@ class Tiled:
             params=state.params[PLAIN], curvature=MixedState(inner=((), curvature.inner[1]), parts=curvature.parts)
         )
 
-    def _put_back(self, state: TiledState, places: Int[Array, " m"], after: KalmanState) -> TiledState:
-        weights = after.params[CELLS]
-        cells, _ = self.inner.curvature.curvatures  # pyright: ignore[reportAttributeAccessIssue]
-        variances = cells.solve(after.curvature.inner[0], jnp.ones(weights.size, weights.dtype)).reshape(weights.shape)
+    def _variances(self, state: KalmanState) -> Float[Array, "m k"]:
+        """Those of the cells that were gathered."""
+        curvature: Any = self.inner.curvature
+        known: Any = state.curvature
+        weights = state.params[CELLS]
+        ones = jnp.ones(weights.size, weights.dtype)
+        return curvature.curvatures[0].solve(known.inner[0], ones).reshape(weights.shape)
+
+    def _put_back(
+        self, state: TiledState, places: Int[Array, " m"], before: Float[Array, "m k"], after: KalmanState, keep: Any
+    ) -> TiledState:
+        """The cells of a row after its step; what it said of them counts sqrt(M) times."""
+        faded, precisions = keep / before, 1 / self._variances(after)
+        told = jnp.maximum(precisions - faded, 0.0)
+        variances = 1 / (precisions + (math.sqrt(len(places)) - 1) * told)
         return TiledState(
             plain=self._plain(after),
-            weights=_with_cells_at(state.weights, places, weights),
+            weights=_with_cells_at(state.weights, places, after.params[CELLS]),
             variances=_with_cells_at(state.variances, places, variances),
         )
 

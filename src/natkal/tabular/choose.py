@@ -12,6 +12,7 @@ the work of a step, so that the same rows give the same numbers on any machine.
 
 import functools
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -91,7 +92,8 @@ def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False
         if many and not keyed and options.budget != "best":
             costs = tuple(microseconds(group) for group in groups)
             patience = tuple(SLOW_PATIENCE if group.slow else 1.0 for group in groups)
-            selection = Selection(budget=_for_members(options), costs=costs, patience=patience)
+            tiers = tuple(np.cumsum([not (one.slow and last.slow) for last, one in pairwise((groups[0], *groups))]))
+            selection = Selection(budget=_for_members(options), costs=costs, patience=patience, tiers=tiers)
     bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
     example = Inputs(np.zeros(shape.columns), np.zeros((), np.int32))
     mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)
@@ -216,8 +218,10 @@ def _group(
     outliers = robust(threshold=OUTLIER_DISTANCE, adaptive=True) if task.family.support == "real" else None
     fisher = sampled(FISHER_DRAWS) if task.outputs > MANY_CLASSES else exact()
     masks = [np.ones(shape.columns)]
-    if both and not shape.alone and 0 < shape.past < shape.columns:
-        masks.append(np.where(np.arange(shape.columns) < shape.past, 0.0, 1.0))
+    if not shape.alone and 0 < shape.past < shape.columns:
+        without = np.where(np.arange(shape.columns) < shape.past, 0.0, 1.0)
+        # a group whose table is large has one member, so that its loop changes the table in place
+        masks = [without] if reach is not None else [*masks, without] if both else masks
 
     starts = np.zeros((1, shape.columns))
     if naive and shape.naive:

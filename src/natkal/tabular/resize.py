@@ -1,4 +1,4 @@
-"""Resize a state when features or classes are added: each member by itself, the rest in the corner of the larger one."""
+"""Resize a state when features or classes are added: each member by itself, the rest in a corner of the new one."""
 
 import jax
 
