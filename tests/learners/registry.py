@@ -14,6 +14,7 @@ import natkal as nk
 from natkal.learners import Bank, Selection
 from natkal.learners.auto import filters
 from natkal.learners.laws import laws_for
+from natkal.learners.tiled import CELLS, PLAIN, Tiled, random_grids, with_cells
 from tests.learners.third_party import RunningMean
 
 ROWS, WIDTH = 24, 3  # `nk.auto` looks at the first 16 real targets together
@@ -74,6 +75,14 @@ def selecting() -> Bank:
     return Bank(groups=(group,), laws=laws_for(families.Bernoulli()), share=1e-3, selection=Selection())
 
 
+def tiled() -> Tiled:
+    params = {CELLS: jnp.zeros((3, 1)), PLAIN: jnp.zeros((WIDTH, 1))}
+    model = nk.static_model(lambda p, u: u @ p[PLAIN] + jnp.sum(p[CELLS], axis=0), params, families.Gaussian(0.5))
+    return Tiled(
+        nk.online(model, curvature=with_cells(nk.dense())), random_grids(0, 3, WIDTH), lambda u: jnp.asarray(u), 1.0, 4
+    )
+
+
 GAUSSIAN, BERNOULLI, POISSON = families.Gaussian(0.5), families.Bernoulli(), families.Poisson()
 THREE = families.Categorical(3, minimal=False)
 ONE_OF_TWO_MODELS = ("sample", "covariance")
@@ -100,6 +109,7 @@ ENTRIES = [
         3,
     ),
     Entry("online recurrent", lambda: nk.online(recurrent(GAUSSIAN)), memory=True),
+    Entry("tiled", tiled),
     Entry("averaged", lambda: nk.averaged(nk.online(linear(GAUSSIAN)), power=1.0)),
     Entry("ensemble", lambda: nk.ensemble(nk.online(linear(BERNOULLI)), 2), "classes"),
     Entry("bank", lambda: nk.bank([nk.online(linear_gaussian, prior_cov=cov) for cov in (0.1, 1.0)])),

@@ -35,6 +35,7 @@ from natkal.curvature import Curvature, MixedState, Prior, diagonal, mixed
 from natkal.engine import KalmanLearner, KalmanState, StepInfo
 from natkal.engine.forecast import Path
 from natkal.engine.prediction import FilterPrediction
+from natkal.engine.state import short
 from natkal.families.base import Family
 from natkal.models import Feed, Model
 from natkal.typing import Array, Float, Int, Params
@@ -51,6 +52,9 @@ class TiledState(NamedTuple):
     plain: KalmanState
     weights: Float[Array, "m t k"]
     variances: Float[Array, "m t k"]
+
+    def __repr__(self) -> str:
+        return f"TiledState({self.plain!r}, cells={short((self.weights, self.variances))})"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -106,6 +110,9 @@ class Tiled:
     cells: int
     dtype: Any = np.float32
 
+    def __repr__(self) -> str:
+        return f"Tiled({self.inner!r}, {len(self.grids.pitches)} grids of {self.cells} cells)"
+
     @property
     def outputs(self) -> Family:
         """The law of an observation."""
@@ -128,12 +135,15 @@ class Tiled:
         return self.inner.curvature
 
     def init(self, params: Params | None = None, key: Array | None = None) -> TiledState:
-        """Every cell at 0 with the variance of the prior; `params` are those of the small filter."""
-        start = self.inner.init(params, key)
+        """Every cell with the variance of the prior, at 0 unless `params` has them all, as `sample` gives them."""
+        own: Any = self.inner.model.params
+        given = own if params is None else {**params, CELLS: own[CELLS]}  # pyright: ignore[reportGeneralTypeIssues]
+        start = self.inner.init(given, key)
         variances = self.inner.curvature.solve(start.curvature, jnp.ones(self._size, self._precision(start)))
         cells = self.inner.model.unravel(variances)[CELLS]  # pyright: ignore[reportAttributeAccessIssue]
         table = jnp.broadcast_to(cells[:, None], (len(cells), self.cells, cells.shape[1])).astype(self.dtype)
-        return TiledState(self._plain(start), jnp.zeros_like(table), table)
+        weights = jnp.zeros_like(table) if params is None else jnp.asarray(params[CELLS], self.dtype)  # pyright: ignore
+        return TiledState(self._plain(start), weights, table)
 
     @jit_method
     def predict(self, state: TiledState, inputs: Any) -> FilterPrediction:
