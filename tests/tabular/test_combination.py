@@ -72,7 +72,8 @@ def test_values_may_come_in_pieces(positive):
         pieces.extend(part)
     np.testing.assert_array_equal(whole.made[0], pieces.made[0])
     np.testing.assert_array_equal(whole.losses, pieces.losses)
-    np.testing.assert_array_equal(whole.tail, pieces.tail)
+    np.testing.assert_array_equal(whole.spread.tail, pieces.spread.tail)
+    np.testing.assert_array_equal(whole.spread.told[0].width, pieces.spread.told[0].width)
     assert len(whole.losses) == (COUNT + ARMA_COUNT) * (1 + positive)
 
 
@@ -100,7 +101,7 @@ def test_paths_keep_their_order_and_a_mixture_that_expects_to_be_much_better_sta
     sharp = values[-1] + 5.0 + 1e-3 * (drawn - values[-1])
     np.testing.assert_allclose(combination.paths(sharp), sharp, atol=1e-6)
     wide = values[-1] + 1e3 * (drawn - values[-1])
-    far = np.abs(np.median(combination.paths(wide), axis=0) - combination.made[0][-2])
+    far = np.abs(np.median(combination.paths(wide), axis=0) - combination.made[0][-1])
     assert (far < 0.05 * np.ptp(combination.paths(wide), axis=0)).all()
 
 

@@ -13,6 +13,7 @@ from natkal.tabular.seasonal_arma import (
     LAGS,
     WEIGHT_VARIANCE,
     SeasonalArma,
+    error_growth,
     roll_arma,
 )
 
@@ -106,3 +107,23 @@ def test_a_new_period_is_learned_from_all_values():
     _, whole = _learned(values, 6, 4)
     for one, other in zip(last, whole, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_errors_grow_as_the_learned_process_says():
+    """The h-th psi is what one more unit of error in the last value adds to the forecast h steps ahead."""
+    values = np.cumsum(np.random.default_rng(4).normal(size=150))
+    _, origin = _learned(values, 0, 8)
+    moved = origin._replace(x=origin.x + np.eye(LAGS + 1)[0], error=origin.error + 1.0)
+    psi = (roll_arma([moved], *FREE, 8) - roll_arma([origin], *FREE, 8))[0]
+    expected = np.sqrt(1 + np.cumsum(np.pad(psi, ((0, 0), (1, 0)))[:, :-1] ** 2, axis=1))
+    np.testing.assert_allclose(error_growth([origin], 8)[0], expected, rtol=1e-9)
+
+
+def test_errors_enter_the_season_to_come():
+    """Without an ARMA process psi_m, psi_2m are the gain of the season, and all others 0."""
+    _, origin = _learned(np.random.default_rng(5).normal(size=90), 4, 9)
+    still = origin._replace(weights=np.zeros_like(origin.weights))
+    gain = 1 - np.array(KEPT)
+    expected = np.sqrt([1 + gain**2 * (step // 4) for step in range(9)]).T
+    found = error_growth([still], 9)[0, : len(KEPT)]
+    np.testing.assert_allclose(found[:2], expected[:2], rtol=1e-9)

@@ -6,16 +6,10 @@ are positive) run through the known past of the series. What each forecast at ev
 step by step:
 
     l(c, h) <- d l(c, h) + |y - forecast(c, h)|        d = 0.995, and n(h) <- d n(h) + 1
-    r(c) = mean over h of l(c, h) / min_c l(c, h)      weight(c) ~ r(c)^-10
+    r(c) = mean over h of l(c, h) / min_c l(c, h)      weight(c) ~ r(c)^-k
 
-The weighted mean of the candidates has errors of its own, which are kept in the same way with d = 0.99: these give its
-spread at each step. All of it is multiplied by v^0.7, where v is how large the last errors were, relative to that, in
-the mean over the steps (d = 0.9, and three errors of relative size 1 before the first). The tails are those of a normal
-law, stretched by a factor which is learned from the 90 percent intervals that came true (adaptive conformal inference,
-Gibbs and Candes 2021, one factor for each step):
-
-    t(h) <- t(h) + 0.06 (1 if y was outside else 0, less 0.1)
-    q(u) = z(u) exp(t(h) min(|z(u)| / z(0.95), 1)^4)   z the normal quantile
+with k = 10 up to 200 values, and a twentieth of their number up to 20. The weighted mean of the candidates has errors
+of its own, from which `error_spread` takes the spread at each step and the tails.
 
 The mixture is one more candidate: the spread that it expects at each step stands for its errors. Quantiles are
 averaged: a path at quantile u of the mixture's paths becomes
@@ -32,25 +26,15 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from natkal.tabular.error_spread import LEAST_ERRORS, MEAN_TO_DEVIATION, ErrorSpread
 from natkal.tabular.past import Past
-from natkal.tabular.seasonal_arma import ARMA_COUNT, SeasonalArma, roll_arma
+from natkal.tabular.seasonal_arma import ARMA_COUNT, SeasonalArma, error_growth, roll_arma
 from natkal.tabular.simple_forecasts import COUNT, SimpleForecasts, roll
 
-POWER = 10.0
-LOSS_KEPT, SPREAD_KEPT, RECENT_KEPT = 0.995, 0.99, 0.9
-RECENT_BEFORE, LARGEST_RECENT, RECENT_POWER = 3.0, 10.0, 0.7
-"""Errors of relative size 1 before the first, the largest relative size, and its power in the spread."""
-TAIL_RATE, TAIL_POWER = 0.06, 4
-LEAST_TAIL, LARGEST_TAIL = -0.2, 1.0
-"""Limits of the logarithm of the factor: quantiles stay in order above -1/4."""
-LEVEL_90 = NormalDist().inv_cdf(0.95)
-SHARE_OUTSIDE = 0.1
-FIRST_ORIGIN, LEAST_ERRORS = 24, 12
-"""Values before the first forecast is made, and errors of one step without which the mixture's paths stay."""
-LEAST_HEARD = (1 - SPREAD_KEPT**LEAST_ERRORS) / (1 - SPREAD_KEPT)
-"""As many errors, faded."""
-MEAN_TO_DEVIATION = float(np.sqrt(np.pi / 2))
-"""The deviation of a normal law over its mean absolute value."""
+LEAST_POWER, LARGEST_POWER, VALUES_PER_POWER = 10.0, 20.0, 20
+LOSS_KEPT = 0.995
+FIRST_ORIGIN = 24
+"""Values before the first forecast is made."""
 LEAST_LOSS = 1e-9
 """A loss counts as this at least, in units of the size of the values: that of a constant series is 0."""
 LARGEST_LOG = 700.0
@@ -71,13 +55,15 @@ class Candidates:
         self.horizon = horizon
         self.simple, self.arma = SimpleForecasts(horizon), SeasonalArma(horizon)
 
-    def extend(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What they forecast after each of more values (values, candidates, steps), and limits (2, values)."""
+    def extend(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What they forecast after each of more values (values, candidates, steps), limits (2, values), and how the
+        errors of the seasonal ARIMA ones should grow.
+        """
         origins = [self.simple.learn(float(value)) for value in values]
         starts = [self.arma.learn(float(value), one.season) for value, one in zip(values, origins, strict=True)]
         limits = np.array([(origin.low, origin.high) for origin in origins]).T
         made = [roll(origins, self.horizon), roll_arma(starts, limits[0], limits[1], self.horizon)]
-        return np.concatenate(made, axis=1), limits
+        return np.concatenate(made, axis=1), limits, error_growth(starts, self.horizon)
 
 
 class Combination:
@@ -87,13 +73,12 @@ class Combination:
         self.horizon, self.first, self.positive = horizon, first, positive
         self.scales = [Candidates(horizon) for _ in range(1 + positive)]
         count = (COUNT + ARMA_COUNT) * len(self.scales)
+        self.arma = np.tile(np.arange(COUNT + ARMA_COUNT) >= COUNT, len(self.scales))
         self.count, self.size = 0, float(np.finfo(np.float32).tiny)
-        self.losses, self.own = np.zeros((count, horizon)), np.zeros(horizon)
-        self.heard, self.own_heard, self.tail = np.zeros((3, horizon))
-        self.recent, self.recent_heard = RECENT_BEFORE, RECENT_BEFORE
+        self.losses, self.heard = np.zeros((count, horizon)), np.zeros(horizon)
+        self.spread = ErrorSpread(horizon)
         self.made: deque[np.ndarray] = deque(maxlen=horizon)
-        """The last forecasts, newest first, (candidates + 2, steps): those of the candidates and of the combination,
-        and half of the width of its 90 percent interval."""
+        """The last forecasts, newest first, (candidates + 1, steps): those of the candidates and of the combination."""
 
     @property
     def last(self) -> float:
@@ -104,52 +89,35 @@ class Combination:
         """More values, in order."""
         if not len(values):
             return
-        forecasts, limits = self.scales[0].extend(values)
+        forecasts, limits, growths = self.scales[0].extend(values)
         if self.positive:
-            logs = np.minimum(self.scales[1].extend(np.log(values))[0], LARGEST_LOG)
-            forecasts = np.concatenate([forecasts, np.clip(np.exp(logs), *limits[:, :, None, None])], axis=1)
-        for value, made in zip(values, forecasts, strict=True):
+            logs, _, growths_of_logs = self.scales[1].extend(np.log(values))
+            of_logs = np.clip(np.exp(np.minimum(logs, LARGEST_LOG)), *limits[:, :, None, None])
+            forecasts = np.concatenate([forecasts, of_logs], axis=1)
+            growths = np.concatenate([growths, growths_of_logs], axis=1)
+        for value, made, growth in zip(values, forecasts, growths, strict=True):
             self._compare(float(value))
             self.count, self.size = self.count + 1, max(self.size, abs(float(value)))
             if self.count >= FIRST_ORIGIN:
-                width = LEVEL_90 * np.exp(self.tail) * self._spread
-                self.made.appendleft(np.concatenate([made, self._weights()[0][None] @ made, width[None]]))
+                weights = self._weights()[0]
+                self.made.appendleft(np.concatenate([made, weights[None] @ made]))
+                share = weights[self.arma] / weights[self.arma].sum()
+                self.spread.tell(np.sqrt(share @ growth**2), LEAST_LOSS * self.size)
 
     def _compare(self, value: float) -> None:
         """All forecasts of a value are compared with it."""
-        steps = np.arange(len(self.made))
-        if not len(steps):
+        if not self.made:
             return
         told = np.stack([made[:, step] for step, made in enumerate(self.made)], axis=1)
-        errors, width = np.abs(told[:-1] - value), told[-1]
-        outside = np.where(np.isnan(width), SHARE_OUTSIDE, errors[-1] > width)
-        self.tail[steps] += TAIL_RATE * (outside - SHARE_OUTSIDE)
-        self.tail = np.clip(self.tail, LEAST_TAIL, LARGEST_TAIL)
-        self._hear_recent(errors[-1])
-        for sums, kept, new in (
-            (self.losses, LOSS_KEPT, errors[:-1]),
-            (self.heard, LOSS_KEPT, 1.0),
-            (self.own, SPREAD_KEPT, errors[-1]),
-            (self.own_heard, SPREAD_KEPT, 1.0),
-        ):
-            sums *= kept
-            sums[..., steps] += new
-
-    def _hear_recent(self, errors: np.ndarray) -> None:
-        """The combination's errors at the first steps, relative to those before."""
-        enough = self.own_heard[: len(errors)] >= LEAST_HEARD
-        if enough.any():
-            before = (self.own / np.maximum(self.own_heard, 1.0))[: len(errors)] + LEAST_LOSS * self.size
-            relative = min(float(np.mean((errors / before)[enough])), LARGEST_RECENT)
-            self.recent = RECENT_KEPT * (self.recent - RECENT_BEFORE) + relative + RECENT_BEFORE
-            self.recent_heard = RECENT_KEPT * (self.recent_heard - RECENT_BEFORE) + 1.0 + RECENT_BEFORE
+        errors = np.abs(told - value)
+        self.spread.learn(errors[-1], LEAST_LOSS * self.size)
+        for sums, new in ((self.losses, errors[:-1]), (self.heard, 1.0)):
+            sums *= LOSS_KEPT
+            sums[..., : len(self.made)] += new
 
     @property
-    def _spread(self) -> np.ndarray:
-        """The deviation of the combination's errors at each step; NaN where there are few."""
-        deviation = MEAN_TO_DEVIATION * self.own / np.maximum(self.own_heard, 1.0)
-        deviation = deviation * (self.recent / self.recent_heard) ** RECENT_POWER
-        return np.where(self.own_heard >= LEAST_HEARD, deviation, np.nan)
+    def _power(self) -> float:
+        return float(np.clip(self.count / VALUES_PER_POWER, LEAST_POWER, LARGEST_POWER))
 
     def _weights(self) -> tuple[np.ndarray, float, np.ndarray]:
         """The candidates' weights, the sum they were divided by, and the least mean loss at each step; NaN if none."""
@@ -158,30 +126,30 @@ class Combination:
         there = self.heard > 0
         losses = self.losses[:, there] / self.heard[there] + LEAST_LOSS * self.size
         smallest = losses.min(axis=0)
-        raw = np.mean(losses / smallest, axis=1) ** -POWER
+        raw = np.mean(losses / smallest, axis=1) ** -self._power
         least = np.full(self.horizon, np.nan)
         least[there] = smallest
         return raw / raw.sum(), float(raw.sum()), least
 
     def paths(self, drawn: np.ndarray) -> np.ndarray:
         """The mixture's paths (n, horizon), moved to the combination."""
-        if self.own_heard[0] < LEAST_HEARD:
+        if not self.spread.known:
             return drawn
         low, high = np.quantile(drawn, [0.1587, 0.8413], axis=0)
         expected = (high - low) / 2
         _, total, least = self._weights()
         there = ~np.isnan(least)
         ratio = np.mean(expected[there] / MEAN_TO_DEVIATION / least[there])
-        raw = max(float(ratio), 1e-6) ** -POWER
+        raw = max(float(ratio), 1e-6) ** -self._power
         weight = raw / (raw + total)
         # forecasts h steps ahead share h - 1 of their steps with the next one: h errors count as one, and what the
         # mixture expects as one more
-        errors = np.where(np.isnan(self._spread), 0.0, self.heard / np.arange(1, self.horizon + 1))
-        spread = (errors * np.nan_to_num(self._spread) + expected) / (errors + 1)
+        told = self.spread.told[0].spread
+        errors = np.where(np.isnan(told), 0.0, self.heard / np.arange(1, self.horizon + 1))
+        spread = (errors * np.nan_to_num(told) + expected) / (errors + 1)
         order = np.argsort(np.argsort(drawn, axis=0, kind="stable"), axis=0)
-        normal = _normal_quantiles(len(drawn))[:, None]
-        stretched = normal * np.exp(self.tail * np.minimum(np.abs(normal) / LEVEL_90, 1.0) ** TAIL_POWER)
-        moved = self.made[0][-2] + spread * np.take_along_axis(stretched, order, axis=0)
+        stretched = self.spread.stretched(_normal_quantiles(len(drawn)))
+        moved = self.made[0][-1] + spread * np.take_along_axis(stretched, order, axis=0)
         return (1 - weight) * moved + weight * drawn
 
 

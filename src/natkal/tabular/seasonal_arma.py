@@ -9,6 +9,9 @@ S_t is the exponentially smoothed value at the place of t in the period: S <- S 
 after k values at this place, so that a season starts as a mean. K is one of a few numbers, a candidate for each. c, phi
 and theta are learned by the linear Kalman filter with the last error as an input (extended least squares, Ljung and
 Soderstrom 1983, section 2.2). A series without a period has x = y.
+
+With psi_j what an error adds to the value j steps later (Box and Jenkins 1970, section 5.1), errors h steps ahead have
+the deviation g(h) = (psi_0^2 + .. + psi_{h-1}^2)^(1/2), in units of that one step ahead.
 """
 
 from collections.abc import Sequence
@@ -34,6 +37,8 @@ LARGEST_ERROR = 4.0
 """The most that an error counts for, in deviations of the errors before it."""
 FIRST_LEARNED = 4
 """Values of x before the filter starts."""
+LARGEST_RESPONSE = 3.0
+"""The most that a psi counts for: while few values are learned, the process may leave for infinity."""
 LEAST_VARIANCE = 1e-18
 """The least variance of the noise, in units of the square of the value."""
 
@@ -151,6 +156,31 @@ def roll_arma(origins: Sequence[ArmaOrigin], low: np.ndarray, high: np.ndarray, 
             error = np.zeros_like(error)
             made[places, :, step] = value
     return made
+
+
+def error_growth(origins: Sequence[ArmaOrigin], horizon: int) -> np.ndarray:
+    """g: the deviation of each candidate's errors, relative to one step ahead, (origins, candidates, horizon)."""
+    responses = np.empty((len(origins), ARMA_COUNT, horizon))
+    periods = np.array([origin.season for origin in origins])
+    for season in np.unique(periods):
+        places = np.flatnonzero(periods == season)
+        weights, gains = (
+            np.stack(parts)
+            for parts in zip(*((origins[at].weights, origins[at].gains) for at in places.tolist()), strict=True)
+        )
+        x, moved = np.zeros((*weights.shape[:2], LAGS + 1)), np.zeros_like(gains)
+        response = np.ones(weights.shape[:2])
+        for step in range(horizon):
+            if step:
+                error = np.full_like(response, step == 1)
+                inputs = _design(x, error, np.zeros_like(error))
+                response = _DIFFERENCED * x[..., 0] + np.einsum("kcd,kcd->kc", inputs, weights)
+            at = step % max(season, 1)
+            responses[places, :, step] = response + (moved[..., at] if season else 0.0)
+            if season:
+                moved[..., at] += gains[..., at] * response
+            x = np.concatenate([response[..., None], x[..., :-1]], axis=-1)
+    return np.sqrt(np.cumsum(np.clip(responses, -LARGEST_RESPONSE, LARGEST_RESPONSE) ** 2, axis=-1))
 
 
 def _design(x: np.ndarray, error: np.ndarray, deviation: np.ndarray) -> np.ndarray:
