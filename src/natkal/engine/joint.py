@@ -35,8 +35,8 @@ class ArmsLearner(Protocol):
         ...
 
     @property
-    def joint_size(self) -> int:
-        """How many members `joint` has a law of."""
+    def joint_sizes(self) -> tuple[int, ...]:
+        """How many parameters each member learns that `joint` has a law of."""
         ...
 
     def joint(self, state: Any, inputs: Any) -> JointLaw:

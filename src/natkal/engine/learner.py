@@ -169,9 +169,9 @@ class KalmanLearner:
         return jax.tree.map(jnp.add, state.params, deviation)
 
     @property
-    def joint_size(self) -> int:
+    def joint_sizes(self) -> tuple[int, ...]:
         """One law."""
-        return 1
+        return (self.model.size,)
 
     def joint(self, state: KalmanState, inputs: Any) -> JointLaw:
         """The joint law of the outputs of several arms; for an `ArmsModel`."""

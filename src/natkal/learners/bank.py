@@ -292,9 +292,10 @@ class Bank:
         return total_covariance(self, state)
 
     @property
-    def joint_size(self) -> int:
+    def joint_sizes(self) -> tuple[int, ...]:
         """One law for each member."""
-        return self.size
+        own: list[Any] = [group.first for group in self.groups for _ in range(group.size)]
+        return tuple(learner.joint_sizes[0] for learner in own)
 
     def joint(self, state: BankState, inputs: Any) -> JointLaw:
         """The joint law of the outputs of several arms: those of the members, by their weights."""

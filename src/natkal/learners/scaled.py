@@ -132,9 +132,9 @@ class Scaled:
         return self.bank.covariance(state.bank)
 
     @property
-    def joint_size(self) -> int:
+    def joint_sizes(self) -> tuple[int, ...]:
         """The bank's."""
-        return self.bank.joint_size
+        return self.bank.joint_sizes
 
     def joint(self, state: ScaledState, inputs: Any) -> JointLaw:
         """The joint law of the outputs of several arms, in the user's units."""

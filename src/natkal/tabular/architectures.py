@@ -27,6 +27,8 @@ from natkal.typing import Array, Params
 
 DENSE_UP_TO = 400
 """Parameters of a linear model that get a full covariance; a larger one, and every network, a structured one."""
+DIRECTIONS = 1_000
+"""The stream of random numbers of the directions of `Waves`; those below are of the layers of networks."""
 UNKNOWN_CLASS = -1e9
 """Log-odds of a slot that has no class yet."""
 RECURRENT = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
@@ -101,9 +103,17 @@ class Layers(Architecture):
         """The network on the inputs that `mask` lets through."""
 
         def apply(params: Params, inputs: Inputs) -> Array:
-            return _known_classes(mlp_apply(params, inputs.features * mask), inputs.known)
+            return _known_classes(self.apply(params, inputs.features * mask), inputs.known)
 
         return static_model(apply, params, family)
+
+    def apply(self, params: Params, features: Array) -> Array:
+        """The raw outputs."""
+        return mlp_apply(params, features)
+
+    def first_fan_in(self, shape: Shape) -> int:
+        """How many features of the first layer its priors are divided by: later inputs do not change them."""
+        return shape.fan_in
 
     def curvature(self, size: int) -> Curvature:
         """A full covariance for a small linear model, Kronecker factors elsewhere."""
@@ -112,7 +122,7 @@ class Layers(Architecture):
     def prior(self, params: Params, shape: Shape) -> Params:
         """1/fan-in, of the first layer over the inputs there were at the start."""
         prior = fan_in_prior(params)
-        factor = shape.columns / shape.fan_in
+        factor = len(params[0]["weight"]) / self.first_fan_in(shape)
         return [{name: leaf * factor for name, leaf in prior[0].items()}, *prior[1:]]
 
 
@@ -167,6 +177,45 @@ class Tiles(Architecture):
             rate=reach / jnp.maximum(self.shape.fan_in - left_out, 1.0),
             cells=min(MOST_CELLS, 1 << (most.bit_length() - 1)),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Waves(Layers):
+    """Linear in the inputs and in cosines of random projections of them.
+
+    The cosines sqrt(2) cos(w_i' x + b_i), w_i normal of variance 1/d and b_i uniform, make a linear model with one
+    prior variance for all of them nearly the Gaussian process with the kernel exp(-|x - x'|^2 / (2 d)), d inputs
+    (Rahimi and Recht, Random features for large-scale kernel machines, 2007). They come before the inputs, and each
+    input has directions of its own: what a later input adds comes last, and while it is 0 it changes nothing.
+    """
+
+    hidden: tuple[int, ...] = ()
+    waves: int = 40
+    fan_in: int = 1
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """As members are named."""
+        return "waves"
+
+    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
+        """Zeros, as of a linear model."""
+        return super().params(seed, dataclasses.replace(shape, columns=self.waves + shape.columns), outputs)
+
+    def apply(self, params: Params, features: Array) -> Array:
+        """The raw outputs."""
+        return mlp_apply(params, jnp.concatenate([self.cosines(features), features]))
+
+    def cosines(self, features: Array) -> Array:
+        """sqrt(2) cos(w_i' x + b_i)."""
+        directions = _drawn(self.seed, DIRECTIONS, len(features), self.waves, self.fan_in).astype(self.dtype)
+        phases = np.random.default_rng((self.seed, DIRECTIONS)).uniform(0, 2 * np.pi, self.waves).astype(self.dtype)
+        return np.sqrt(2).astype(self.dtype) * jnp.cos(features @ directions + phases)
+
+    def first_fan_in(self, shape: Shape) -> int:
+        """The inputs there were first, and the cosines."""
+        return self.waves + shape.fan_in
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -18,17 +18,19 @@ from natkal.learners.laws import laws_for
 from natkal.learners.members import Group
 from natkal.learners.scaled import Scaled
 from natkal.learners.standardiser import Standardiser
-from natkal.models import fan_in_prior, mlp_apply, static_model
+from natkal.models import static_model
 from natkal.models.arms import heads_model
-from natkal.tabular.architectures import Layers, Shape
+from natkal.tabular.architectures import Layers, Shape, Waves
 from natkal.tabular.errors import StreamError
 
 REWARDS: dict[str, Family] = {"binary": Bernoulli(), "number": Gaussian(1.0), "count": Poisson()}
 """The family of each kind of reward."""
-LINEAR = ((6.0, 0.0), (1.0, 0.0), (6.0, 2e-3))
+FILTERS = {"linear": ((6.0, 0.0), (1.0, 0.0), (6.0, 2e-3)), "waves": ((6.0, 0.0), (60.0, 0.0))}
 NETWORK = ((20.0, 0.0), (60.0, 0.0), (20.0, 1e-3))
 """(prior scale times 1/fan-in, fading) of the filters; with inputs of deviation 1 an output has about that variance."""
 HIDDEN = (64,)
+WAVES_UP_TO = 32
+"""Numbers of a context up to which there are cosines: their filters have a block of (40 + numbers)^2 for each arm."""
 POLICIES = ("thompson", "ucb", "epsilon-greedy", "greedy")
 
 
@@ -37,8 +39,8 @@ class BanditOptions:
     """What a user may say about a bandit; all of it decides the result, so all of it is in the checkpoint.
 
     `reward` is binary, number or count. `policy` is thompson, ucb, epsilon-greedy or greedy, `policy_value` the width
-    of ucb, the share of epsilon-greedy or the floor of thompson. `model` is auto (linear filters and a network),
-    linear, or mlp:64,64.
+    of ucb, the share of epsilon-greedy or the floor of thompson. `model` is auto (linear filters, filters on
+    cosines of random projections, and a network), linear, or mlp:64,64.
     """
 
     reward: str = "number"
@@ -56,7 +58,7 @@ def check_bandit_options(options: BanditOptions) -> None:
         raise StreamError(f"policy: must be one of {', '.join(POLICIES)}, got {options.policy!r}")
     if options.policy_value is not None and options.policy == "greedy":
         raise StreamError(f"policy: {options.policy} has no value, got {options.policy_value:g}")
-    hidden_layers(options.model)
+    architectures(options, 1)
     make_policy(options)
 
 
@@ -77,15 +79,17 @@ def make_policy(options: BanditOptions) -> Policy:
         raise StreamError(f"policy: {error}") from error
 
 
-def hidden_layers(model: str) -> tuple[tuple[int, ...], ...]:
-    """The hidden layers of each architecture that runs."""
+def architectures(options: BanditOptions, fan_in: int) -> tuple[Layers, ...]:
+    """The architectures that run on contexts that began with `fan_in` numbers."""
+    model = options.model
     if model == "auto":
-        return ((), HIDDEN)
+        waves = (Waves(fan_in=fan_in, seed=options.seed),) if fan_in <= WAVES_UP_TO else ()
+        return (Layers(()), *waves, Layers(HIDDEN))
     if model == "linear":
-        return ((),)
+        return (Layers(()),)
     kind, _, sizes = model.partition(":")
     if kind == "mlp" and sizes and all(size.isdigit() and int(size) > 0 for size in sizes.split(",")):
-        return (tuple(int(size) for size in sizes.split(",")),)
+        return (Layers(tuple(int(size) for size in sizes.split(","))),)
     raise StreamError(f"model: must be auto, linear or mlp:64,64, got {model!r}")
 
 
@@ -94,7 +98,7 @@ def make_bandit(options: BanditOptions, scaled: tuple[bool, ...], fan_in: int, a
     """The bandit for contexts of these numbers and so many arms; the same object for the same question."""
     family = REWARDS[options.reward]
     shape = Shape(columns=len(scaled), scaled=scaled, past=0, fan_in=fan_in)
-    groups = tuple(_group(options, shape, hidden, family, arms) for hidden in hidden_layers(options.model))
+    groups = tuple(_group(options.seed, shape, layers, family, arms) for layers in architectures(options, fan_in))
     units = Standardiser(
         example={"context": np.zeros(len(scaled)), "arm": np.zeros((), np.int32)},
         outputs=family,
@@ -106,16 +110,13 @@ def make_bandit(options: BanditOptions, scaled: tuple[bool, ...], fan_in: int, a
     return bandit(learner, arms=arms, policy=make_policy(options))
 
 
-def _group(options: BanditOptions, shape: Shape, hidden: tuple[int, ...], family: Family, arms: int) -> Group:
-    layers = Layers(hidden)
-    params = layers.params(options.seed, shape, arms)
-    prior: Any = fan_in_prior(params)
-    factor = shape.columns / shape.fan_in
-    prior[0] = {name: leaf * factor for name, leaf in prior[0].items()}
-    model = heads_model(static_model(mlp_apply, params, family), family, arms)
+def _group(seed: int, shape: Shape, layers: Layers, family: Family, arms: int) -> Group:
+    params: Any = layers.params(seed, shape, arms)
+    prior = layers.prior(params, shape)
+    model = heads_model(static_model(layers.apply, params, family), family, arms)
     # a reward moves the weights of its own arm alone, so the posterior of a linear model has a block for each arm
-    curvature = curvature_for(model.size) if hidden else blocks(by="neuron")
-    settings = NETWORK if hidden else LINEAR
+    curvature = curvature_for(model.size) if layers.hidden else blocks(by="neuron")
+    settings = NETWORK if layers.hidden else FILTERS[layers.name]
 
     def make(value: dict[str, Any]) -> Learner:
         variances = jax.tree.map(lambda variance: variance * value["prior"], prior)

@@ -19,7 +19,7 @@ def law(*means: float) -> JointLaw:
 
 
 def test_large_errors_decide_and_not_the_fit_to_small_noise() -> None:
-    weights = decision_weights.start(2, jnp.float64)
+    weights = decision_weights.start((1, 1), jnp.float64)
     for row in range(400):
         large = row % 20 == 0
         # the first member has the common rewards to 0.01 and misses the large ones, the second has both to within 0.5
@@ -30,7 +30,7 @@ def test_large_errors_decide_and_not_the_fit_to_small_noise() -> None:
 
 
 def test_a_missing_reward_says_nothing() -> None:
-    before = decision_weights.after_reward(decision_weights.start(2, jnp.float64), law(1.0, 2.0), jnp.asarray(1.0))
+    before = decision_weights.after_reward(decision_weights.start((1, 1), jnp.float64), law(1.0, 2.0), jnp.asarray(1.0))
     after = decision_weights.after_reward(before, law(1.0, 2.0), jnp.asarray(jnp.nan))
     for new, old in zip(after, before, strict=True):
         np.testing.assert_array_equal(new, old)
@@ -39,9 +39,15 @@ def test_a_missing_reward_says_nothing() -> None:
 def test_units_do_not_matter() -> None:
     found = []
     for unit in (1e-6, 1.0, 1e6):
-        weights = decision_weights.start(2, jnp.float64)
+        weights = decision_weights.start((1, 1), jnp.float64)
         for _ in range(10):
             weights = decision_weights.after_reward(weights, law(0.9 * unit, 0.5 * unit), jnp.asarray(1.0 * unit))
         found.append(np.asarray(weights.log_weights))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
     np.testing.assert_allclose(found[2], found[1], rtol=1e-9)
+
+
+def test_before_any_reward_small_members_count_most() -> None:
+    np.testing.assert_allclose(
+        np.exp(decision_weights.start((10, 30), jnp.float64).log_weights), [0.75, 0.25], rtol=1e-6
+    )

@@ -43,9 +43,9 @@ class Calibrated:
         return CalibratedState(inner=self.learner.init(params, key), done=jnp.zeros((), bool))
 
     @property
-    def joint_size(self) -> int:
+    def joint_sizes(self) -> tuple[int, ...]:
         """The inner learner's."""
-        return self.learner.joint_size
+        return self.learner.joint_sizes
 
     def joint(self, state: CalibratedState, inputs: Any) -> JointLaw:
         """The joint law of several arms, its covariance calibrated on this context as long as none was learned."""

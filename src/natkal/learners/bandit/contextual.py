@@ -87,7 +87,7 @@ class Bandit:
         state = self.learner.init(params, key)
         dtype = next(leaf.dtype for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating))
         log_scales = draw_scale.start(self.scales, dtype)
-        members = decision_weights.start(self.learner.joint_size, dtype)
+        members = decision_weights.start(self.learner.joint_sizes, dtype)
         return BanditState(state, log_scales, wild_rewards.start(dtype), members)
 
     def act(self, state: BanditState, context: Any, key: Array, available: Any = None) -> Decision:

@@ -5,15 +5,19 @@ rewards to within their small noise has nearly all of it, however wrong it is ab
 has the log probability -e_m^2 / (2 s) of a reward, with e_m the error of its mean and s the running mean of the squared
 error of the members by their present weights: one scale for all of them. Bayes with a fixed share weighs them.
 
+Before any reward the weight of a member is in inverse proportion to the number of its parameters: after few rewards a
+small model has the better means, and a large one takes part in decisions once its errors are smaller.
+
 Rewards that are classes or counts have no noise of their own that could be small; there the likelihood decides.
 """
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from natkal.engine.joint import JointLaw
-from natkal.learners.mixing import equal_log_weights, mix
+from natkal.learners.mixing import mix
 from natkal.typing import Array, Float
 
 SHARE = 1e-3
@@ -31,10 +35,11 @@ class DecisionWeights(NamedTuple):
     rewards: Float[Array, ""]
 
 
-def start(members: int, dtype: Any) -> DecisionWeights:
-    """Equal weights."""
+def start(sizes: tuple[int, ...], dtype: Any) -> DecisionWeights:
+    """Weights in inverse proportion to the members' numbers of parameters."""
+    inverse = 1 / np.asarray(sizes, float)
     zero = jnp.zeros((), dtype)
-    return DecisionWeights(equal_log_weights((members,), dtype), zero, zero)
+    return DecisionWeights(jnp.asarray(np.log(inverse / inverse.sum()), dtype), zero, zero)
 
 
 def after_reward(weights: DecisionWeights, law: JointLaw, reward: Float[Array, ""]) -> DecisionWeights:
