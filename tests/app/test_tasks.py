@@ -59,7 +59,8 @@ def test_real_data_sets_get_the_task_people_give_them():
         (text(RNG.poisson(6, 1000)), "count"),
         (text(RNG.poisson(3, 1000)), "count"),
         (text(np.repeat(np.arange(8), [10, 25, 30, 20, 9, 4, 2, 1])), "count"),  # the largest value appears once
-        (text(np.repeat(np.arange(3, 9), [10, 53, 681, 638, 199, 18])), "multiclass"),  # marks: hardly spread
+        (text(np.repeat(np.arange(3, 9), [10, 53, 681, 638, 199, 18])), "regression"),  # marks
+        (text(np.repeat(np.arange(1, 8), [30, 31, 29, 30, 28, 32, 30])), "multiclass"),  # codes
         (text(RNG.negative_binomial(2, 0.1, 1000)), "count"),
         (text(RNG.poisson(200, 1000)), "regression"),
         (text(RNG.integers(18, 90, 1000)), "regression"),  # ages

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import natkal as nk
-from natkal.learners.tiled import CELLS, PLAIN, Tiled, random_grids, with_cells
+from natkal.learners.tiled import CELLS, COUNTED, PLAIN, Tiled, random_grids, with_cells
 
 GRIDS, PLACES, INPUTS = 8, 4, 2
 
@@ -31,7 +31,7 @@ def tiled(fading: float = 0.0, inputs: int = INPUTS) -> Tiled:
 
 @pytest.mark.parametrize("fading", [0.0, 0.1])
 def test_step_is_that_of_the_whole_table(fading: float, rtol: float) -> None:
-    """The decoupled filter on all M T cells, in NumPy; what a row says of its cells counts sqrt(M) times."""
+    """The decoupled filter on all M T cells, in NumPy; what a row says of its cells counts COUNTED times."""
     learner, rng = tiled(fading), np.random.default_rng(0)
     state, step = learner.init(), jax.jit(learner.step)
     weights, variances = np.zeros((GRIDS, PLACES)), np.full((GRIDS, PLACES), 0.5)
@@ -52,7 +52,7 @@ def test_step_is_that_of_the_whole_table(fading: float, rtol: float) -> None:
         plain = plain + cov @ row * error / total
         weights[each, places] += own * error / total
         cov = cov - np.outer(cov @ row, cov @ row) / total
-        variances[each, places] = 1 / (1 / own + np.sqrt(GRIDS) / around_cells)
+        variances[each, places] = 1 / (1 / own + COUNTED / around_cells)
     np.testing.assert_allclose(state.weights[..., 0], weights, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(state.variances[..., 0], variances, rtol=rtol)
 

@@ -8,7 +8,8 @@ members may take all steps up to there before anything is decided.
   FIRST rows, a quarter after 4 FIRST, one or two after 16 FIRST.
 - A whole group stops after PATIENCE rows if its best member has lost more than a margin per row to the best member of
   all, on average over the recent rows and over the last few hundred of them: one that learns slowly and has caught up
-  goes on. The margin shrinks as rows come; `patience` multiplies it for a group that is known to learn slowly.
+  goes on. The margin shrinks as rows come; `patience` multiplies it for a group that is known to learn slowly. Up to
+  LATE rows a group also goes on while its loss against the best shrinks: below CATCHING_UP of the average lately.
 - Groups come cheapest first. After LATE rows a group goes on only if it gains more than the least margin over every
   group of a lower tier (by their order unless `tiers` says which are as cheap as each other).
 - With a `budget`, the running members of largest weight go on whose `costs` add up to no more. The best one of the
@@ -42,6 +43,7 @@ RECENT, LATELY = 1 / 4000, 1 / 500
 MARGIN = 80.0
 """Nats per row times rows: a group that lost more than MARGIN / rows per row, and at least MARGIN_LEAST, stops."""
 MARGIN_LEAST = 2e-3
+CATCHING_UP = 0.75
 REVIVED_SHARE = 0.1
 SETTLED = 128 * REVIEW
 """From so many steps on it pays to compile the mixing anew for the few members that are left."""
@@ -166,7 +168,9 @@ class Selection:
         """The members that go on running."""
         weight = jnp.where(runs, logsumexp(log_weights, axis=1), -jnp.inf)
         recent, lately = (jnp.where(runs, losses, jnp.inf) for losses in (now.recent, now.lately))
-        behind = jnp.minimum(recent - jnp.min(recent), lately - jnp.min(lately))
+        by_recent, by_lately = recent - jnp.min(recent), lately - jnp.min(lately)
+        behind = jnp.minimum(by_recent, by_lately)
+        catching_up = (by_lately < CATCHING_UP * by_recent) & (now.seen < LATE)
         margin = MARGIN / now.seen.astype(recent.dtype)
         ends = np.cumsum(sizes).tolist()
         groups = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
@@ -183,7 +187,7 @@ class Selection:
             wanted = jnp.maximum(jnp.ceil(size * 0.5 ** (1 + halvings / 2)), self.least)
             near = own > jnp.max(own) - jnp.log(20.0)
             near_best = jnp.min(behind[rows]) <= jnp.maximum(patience * margin, MARGIN_LEAST)
-            alive = (near_best & worth) | (now.seen < PATIENCE)
+            alive = ((near_best | jnp.any(catching_up[rows])) & worth) | (now.seen < PATIENCE)
             parts.append(runs[rows] & ((rank < wanted) | (near & (rank < 2 * wanted))) & alive)
         kept = jnp.concatenate(parts)
         kept = jnp.where(jnp.any(kept), kept, runs)

@@ -16,13 +16,12 @@ are put back. So a step costs M and not M x T. A cell forgets with each of its o
 
 Independent variances overstate what is left unknown. After n rows that share all their M cells the sum of these is
 known up to R / n, while each cell by itself says R / n too, M R / n together. Where rows share few cells they are
-right. So what a row says of its cells counts sqrt(M) times, between 1 and M (`_put_back`).
+right. So what a row says of its cells counts COUNTED times, a number between 1 and M (`_put_back`).
 
 The T cells of a grid are places in a hash table; two far cells may share one.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -42,6 +41,8 @@ from natkal.typing import Array, Float, Int, Params
 
 CELLS, PLAIN = "cells", "plain"
 """The two parts of the parameters of the small filter: the weights of a row's cells (M, K), and all others."""
+COUNTED = 4.0
+"""How often what a row says of its cells counts: 2 to 4 is best for classes, 4 to 16 for numbers."""
 FARTHEST = 1e9
 """Cells further than so many from that of 0 are one."""
 
@@ -258,10 +259,10 @@ class Tiled:
     def _put_back(
         self, state: TiledState, places: Int[Array, " m"], before: Float[Array, "m k"], after: KalmanState, keep: Any
     ) -> TiledState:
-        """The cells of a row after its step; what it said of them counts sqrt(M) times."""
+        """The cells of a row after its step; what it said of them counts COUNTED times."""
         faded, precisions = keep / before, 1 / self._variances(after)
         told = jnp.maximum(precisions - faded, 0.0)
-        variances = 1 / (precisions + (math.sqrt(len(places)) - 1) * told)
+        variances = 1 / (precisions + (COUNTED - 1) * told)
         return TiledState(
             plain=self._plain(after),
             weights=_with_cells_at(state.weights, places, after.params[CELLS]),

@@ -26,6 +26,8 @@ TAIL, TAIL_ROWS = 2.0, 50
 """The largest of 50 counts or more lies 2 standard deviations above their mean, that of evenly spread codes below."""
 HUMP_VALUES = 6
 """Fewer different values than this have no shape that tells counts from classes."""
+SCORE_VALUES = 5
+"""Scores have at least so many different values."""
 MANY_NAMES = 20
 """Names of which more than this many differ, nearly all of them, are no classes."""
 
@@ -126,6 +128,8 @@ def _task_of_whole_numbers(name: str, values: np.ndarray) -> tuple[str, str] | N
         return "binary", f"{distinct[0]:g} in all of the first {len(values):,} rows: a class, unless --task says more"
     single = repeats == 1
     repeated = len(values) >= MEAN_REPEATS * len(distinct) and single.sum() <= max(1, SINGLE_SHARE * len(distinct))
+    if _looks_like_scores(distinct, repeats):
+        return "regression", f"whole numbers from {distinct[0]:g} to {distinct[-1]:g}, most in the middle, like scores"
     counted = _looks_counted(values)
     fading = counted and _fades_out(repeats)
     if tuple(distinct) in USUAL_PAIRS or (len(distinct) <= FEW_CLASSES and repeated and not fading):
@@ -133,16 +137,26 @@ def _task_of_whole_numbers(name: str, values: np.ndarray) -> tuple[str, str] | N
     return ("count", "small whole numbers from 0 on, spread like counts") if counted else None
 
 
+def _looks_like_scores(distinct: np.ndarray, repeats: np.ndarray) -> bool:
+    """Whether neighbouring whole numbers begin above 1, as codes do not, and are rarer towards both ends."""
+    neighbours = len(distinct) >= SCORE_VALUES and distinct[0] > 1 and (np.diff(distinct) == 1).all()
+    return bool(neighbours and 0 < repeats.argmax() < len(repeats) - 1 and _one_hump(repeats))
+
+
 def _fades_out(repeats: np.ndarray) -> bool:
     """Whether the largest values are rare as in the tail of counts: once each, or of one hump and below 1 percent."""
     singles = int((repeats == 1).sum())
     if singles and (repeats[-singles:] == 1).all():
         return True
+    return bool(len(repeats) >= HUMP_VALUES and _one_hump(repeats) and repeats[-1] < 0.01 * repeats.sum())
+
+
+def _one_hump(repeats: np.ndarray) -> bool:
+    """Whether values get more frequent up to the most frequent one and rarer from there, but for chance."""
     mode = int(repeats.argmax())
     noise = 2 * np.sqrt(repeats[:-1] + repeats[1:])  # two standard deviations of the difference of two counts
     steps = np.diff(repeats)
-    one_hump = (steps[:mode] > -noise[:mode]).all() and (steps[mode:] < noise[mode:]).all()
-    return bool(len(repeats) >= HUMP_VALUES and one_hump and repeats[-1] < 0.01 * repeats.sum())
+    return bool((steps[:mode] > -noise[:mode]).all() and (steps[mode:] < noise[mode:]).all())
 
 
 def _looks_counted(values: np.ndarray) -> bool:
