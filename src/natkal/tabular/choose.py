@@ -41,8 +41,8 @@ NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
 """(prior scale, fading) of the members of each network."""
 TILED = {False: ((2.0, 0.0), 4.0, 16.0), True: ((10.0, 0.0), 3.0, 9.0)}
 """(prior scale, fading) of the members with cells and their reaches: of numbers and counts, and of classes."""
-MOST_TILED, LEAST_CELLS = 64, 64
-"""The most inputs of members with cells, and the least cells that a grid must have room for."""
+MOST_TILED, MOST_TILED_OUTPUTS, LEAST_CELLS = 64, 6, 64
+"""The most inputs and outputs of members with cells (more take long to compile), and the least cells of a grid."""
 SLOW_PATIENCE = 2.0
 """Members with cells learn slowly and for long: so many times the usual loss does not stop them."""
 RECURRENT_UNITS = 8
@@ -151,7 +151,8 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size)
     groups = [_group(options, shape, task, Layers(()), LINEAR, naive=NAIVE)]
     if keyed or options.budget == "fast":
         return groups
-    if shape.columns <= MOST_TILED and not shape.series and size.cells >= LEAST_CELLS * GRIDS * task.outputs:
+    few = shape.columns <= MOST_TILED and task.outputs <= MOST_TILED_OUTPUTS
+    if few and not shape.series and size.cells >= LEAST_CELLS * GRIDS * task.outputs:
         tiles, (settings, *reaches) = Tiles(size.cells, options.seed, shape), TILED[bool(task.classes)]
         groups += [_group(options, shape, task, tiles, (settings,), reach=reach) for reach in reaches]
     groups += [_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in size.networks]
