@@ -50,7 +50,7 @@ def test_polynomial_fits_keep_the_digits_of_householder_qr(degree: int) -> None:
             exact = exact_least_squares(inputs, targets)
             householder = np.linalg.lstsq(inputs, targets)[0]
             lost.append(digits(householder, exact) - digits(np.asarray(state.params), exact))
-    assert np.mean(lost) < 1
+    assert np.median(lost) < 1  # of six fits NumPy's may be exact to rounding by luck, which depends on the processor
 
 
 def learn(curvature, state, rows, factors, pushes, keep):
