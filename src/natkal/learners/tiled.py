@@ -157,7 +157,8 @@ class Tiled:
         places = self._places(inputs)
         before = self._gathered(state, places)
         after, info = self.inner.step(before, inputs, target)
-        return self._put_back(state, places, self._variances(before), after, info.keep), info
+        keep = jnp.where(info.accepted, info.keep, 1.0)  # a step that is not taken forgets nothing
+        return self._put_back(state, places, self._variances(before), after, keep), info
 
     def restart(self, state: TiledState) -> TiledState:
         """Nothing to forget at the start of a sequence."""
