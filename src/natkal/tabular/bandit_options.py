@@ -14,7 +14,7 @@ from natkal.learners.auto import SHARE, expected_spread
 from natkal.learners.bandit import Bandit, Policy, bandit, epsilon_greedy, greedy, thompson, ucb
 from natkal.learners.bandit.contextual import curvature_for
 from natkal.learners.bank import Bank
-from natkal.learners.laws import laws_for
+from natkal.learners.laws import laws_of_rewards
 from natkal.learners.members import Group
 from natkal.learners.scaled import Scaled
 from natkal.learners.standardiser import Standardiser
@@ -106,7 +106,7 @@ def make_bandit(options: BanditOptions, scaled: tuple[bool, ...], fan_in: int, a
         spread=expected_spread(family),
         fixed_units=True,
     )
-    learner = Scaled(bank=Bank(groups=groups, laws=laws_for(family), share=SHARE), units=units)
+    learner = Scaled(bank=Bank(groups=groups, laws=laws_of_rewards(family), share=SHARE), units=units)
     return bandit(learner, arms=arms, policy=make_policy(options))
 
 

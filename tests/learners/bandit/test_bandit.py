@@ -291,3 +291,24 @@ def test_refusals_in_the_users_words() -> None:
         nk.thompson(scale=0.0)
     with pytest.raises(ValueError, match="policy"):
         nk.bandit(heads(BERNOULLI), arms=3, policy="greedy")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.float64
+def test_a_run_of_easy_rewards_leaves_the_noise_of_the_rewards_before_it() -> None:
+    """Against the conjugate rule with a memory of 1,000 rewards: n <- d n + 1, sum <- d sum + e^2 / (1 + v)."""
+    arms, rng = 2, np.random.default_rng(0)
+    bandit = nk.bandit(heads(nk.families.Gaussian(1.0), arms), arms=arms)
+    rewards = np.concatenate([rng.normal(size=200), np.zeros(100)])
+
+    def turn(state: Any, reward: Any) -> Any:
+        law = bandit.learner.joint(state.learner, {"context": CONTEXT, "arm": jnp.arange(1)})
+        return bandit.learn(state, CONTEXT, 0, reward), (law.location[:, 0], law.cov[:, 0, 0], law.noise[:, 0])
+
+    _, (location, cov, noise) = jax.jit(lambda state: jax.lax.scan(turn, state, jnp.asarray(rewards)))(bandit.init())
+    heard, squares = 1.0, np.ones(noise.shape[1])
+    for row, reward in enumerate(rewards):
+        np.testing.assert_allclose(noise[row], squares / heard, rtol=1e-6)
+        told = np.square(reward - location[row]) / (1 + cov[row] / noise[row])
+        squares = 0.999 * squares + np.minimum(told, 25 * squares / heard)
+        heard = 0.999 * heard + 1
+    assert np.all(noise[-1] > 0.5 * noise[200])

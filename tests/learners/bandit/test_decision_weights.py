@@ -48,6 +48,4 @@ def test_units_do_not_matter() -> None:
 
 
 def test_before_any_reward_small_members_count_most() -> None:
-    np.testing.assert_allclose(
-        np.exp(decision_weights.start((10, 30), jnp.float64).log_weights), [0.75, 0.25], rtol=1e-6
-    )
+    np.testing.assert_allclose(np.exp(decision_weights.start((10, 30), jnp.float64).log_weights), [0.9, 0.1], rtol=1e-6)

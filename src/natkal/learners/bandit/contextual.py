@@ -17,7 +17,7 @@ from natkal.learners.bandit import decision_weights, draw_scale, wild_rewards
 from natkal.learners.bandit.calibrated import Calibrated
 from natkal.learners.bandit.policies import Choice, Knowledge, Policy, thompson
 from natkal.learners.bank import Bank
-from natkal.learners.laws import laws_for
+from natkal.learners.laws import laws_of_rewards
 from natkal.models import Model
 from natkal.models.arms import DescribedArmsModel, heads_model
 from natkal.typing import Array, Bool, Float, Int, Params
@@ -235,7 +235,7 @@ def default_learner(model: Model) -> Calibrated:
     inner = in_noise_units(model)
     settings = SETTINGS if model.size <= DENSE_UP_TO else (*SETTINGS, NARROW)
     group = filters(inner, curvature_for(model.size), settings)
-    return Calibrated(Bank(groups=(group,), laws=laws_for(model.outputs), share=SHARE))
+    return Calibrated(Bank(groups=(group,), laws=laws_of_rewards(model.outputs), share=SHARE))
 
 
 def curvature_for(size: int) -> Curvature:

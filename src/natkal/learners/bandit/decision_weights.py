@@ -5,8 +5,8 @@ rewards to within their small noise has nearly all of it, however wrong it is ab
 has the log probability -e_m^2 / (2 s) of a reward, with e_m the error of its mean and s the running mean of the squared
 error of the members by their present weights: one scale for all of them. Bayes with a fixed share weighs them.
 
-Before any reward the weight of a member is in inverse proportion to the number of its parameters: after few rewards a
-small model has the better means, and a large one takes part in decisions once its errors are smaller.
+Before any reward the weight of a member is in inverse proportion to the square of the number of its parameters: after
+few rewards a small model has the better means, and a large one takes part in decisions once its errors are smaller.
 
 Rewards that are classes or counts have no noise of their own that could be small; there the likelihood decides.
 """
@@ -36,8 +36,8 @@ class DecisionWeights(NamedTuple):
 
 
 def start(sizes: tuple[int, ...], dtype: Any) -> DecisionWeights:
-    """Weights in inverse proportion to the members' numbers of parameters."""
-    inverse = 1 / np.asarray(sizes, float)
+    """Weights in inverse proportion to the squares of the members' numbers of parameters."""
+    inverse = 1 / np.square(np.asarray(sizes, float))
     zero = jnp.zeros((), dtype)
     return DecisionWeights(jnp.asarray(np.log(inverse / inverse.sum()), dtype), zero, zero)
 

@@ -25,7 +25,18 @@ from natkal.learners.laws.plug_in import OwnPrediction, PlugIn
 from natkal.learners.laws.student import Student
 from natkal.learners.laws.tempered import Tempered
 
-__all__ = ["Counted", "Laws", "Moments", "OwnPrediction", "PlugIn", "SameMean", "Student", "Tempered", "laws_for"]
+__all__ = [
+    "Counted",
+    "Laws",
+    "Moments",
+    "OwnPrediction",
+    "PlugIn",
+    "SameMean",
+    "Student",
+    "Tempered",
+    "laws_for",
+    "laws_of_rewards",
+]
 
 TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0)
 DISPERSIONS = (0.3, 1.0, 3.0, 10.0, math.inf)
@@ -34,6 +45,8 @@ NOISE_MEMORIES = (50.0, 2000.0)
 HEAVY_MEMORIES = (2000.0,)
 NOISE_WIDTHS = (0.7, 1.0)
 TRACKING_RATES = (0.0, 0.1, 0.5)
+REWARD_MEMORY = 1000.0
+"""Rewards that their noise is learned from."""
 
 
 def laws_for(family: Family) -> Laws:
@@ -52,3 +65,16 @@ def laws_for(family: Family) -> Laws:
             return SameMean(Gamma, None, shapes, gamma_cdf, least=jnp.square)
         case _:
             return PlugIn(family)
+
+
+def laws_of_rewards(family: Family) -> Laws:
+    """The same for what arms pay: of normal rewards one law alone, in which the noise has a long memory.
+
+    What is not known of an arm is in units of the noise. A noise that follows the last rewards falls while decisions
+    are easy, and the posterior with it; a level that follows the residuals would mix those of all arms.
+    """
+    match family:
+        case Gaussian():
+            return Student((REWARD_MEMORY,), (1.0,), entries=family.dim)
+        case _:
+            return laws_for(family)
