@@ -21,8 +21,7 @@ sqrt(t) times. The number of such trials is of order sqrt(H). They are made wher
 
     min(1, USUAL_GAP unit / gap)
 
-where `unit` is the usual deviation of a reward, so that a forced trial costs at most USUAL_GAP units on average. What
-is learned of an arm where it is cheap to try serves where it is not.
+where `unit` is the usual deviation of a reward, so that a forced trial costs at most USUAL_GAP units on average.
 Rewards that are 0 or 1 have no surprises.
 """
 
@@ -41,7 +40,7 @@ TRIALS = tuple(2.0**power for power in range(14))
 """Numbers m of further rewards that are considered."""
 FORCED = 0.3
 """Times sqrt(H): the rewards that an arm should be known by at least, where rewards have no bound."""
-USUAL_GAP = 0.3
+USUAL_GAP = 3.0
 """Usual deviations of a reward by which an arm may be worse and still be tried by force whenever its turn comes."""
 LONGEST = 1e9
 """The most decisions that are expected to come."""
