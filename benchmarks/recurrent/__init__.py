@@ -7,7 +7,9 @@ PARTS = ("forecast", "auto", "member", "classic", "correction", "cost", "diagona
 OPTIONS = {"gaps": ("2,8,32,64,128", "gaps of the part memory"), "seeds": ("3", "seeds of the part memory")}
 
 
-def run_part(part: str, report: Callable[[str], None], gaps: str = OPTIONS["gaps"][0], seeds: str = "3") -> dict[str, Any]:
+def run_part(
+    part: str, report: Callable[[str], None], gaps: str = OPTIONS["gaps"][0], seeds: str = OPTIONS["seeds"][0]
+) -> dict[str, Any]:
     """One part's numbers."""
     match part:
         case "forecast" | "auto":

@@ -154,7 +154,7 @@ class Student(Plain):
         # of a heavy tail the weight (f + 1) / (f + d / s2) of the maximum-likelihood scale
         least = jnp.maximum(usual, jnp.finfo(usual.dtype).tiny)
         few = np.isfinite(self._most_freedom)
-        freedom = jnp.asarray(np.where(few, self._most_freedom, 1.0), usual.dtype)
+        freedom = jnp.asarray(np.where(few, self._most_freedom, 1.0), usual.dtype)[None]
         counted = (freedom + 1) / (freedom + told[:, None] / least) * told[:, None]
         surprise = jnp.where(few[None], counted, surprise)
         discount = jnp.asarray([1 - 1 / span for span in self._memories], memory.heard.dtype)
@@ -185,8 +185,8 @@ class Student(Plain):
         steps = jnp.asarray(ahead, usual.dtype)
         left = jnp.power(jnp.asarray([1 - 1 / span for span in self.quick], usual.dtype), steps)
         settled = lasting + left[None] * (usual[:, self._lasting :] - lasting)
-        squares = jnp.concatenate([memory.squares[:, : self._lasting], settled * memory.heard[self._lasting :]], axis=1)
-        return memory._replace(squares=squares)
+        quick = settled * memory.heard[None, self._lasting :]
+        return memory._replace(squares=jnp.concatenate([memory.squares[:, : self._lasting], quick], axis=1))
 
     def in_units(self, memory: Noise, factor: Array) -> Noise:
         """A level is a number of units, `squares` are squares of them; of several entries their mean."""
