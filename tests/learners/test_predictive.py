@@ -149,7 +149,7 @@ def test_laws_of_bursts_cost_nothing_where_noise_is_steady():
     noise = np.random.default_rng(2).normal(size=400)
     model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
     losses, counts = [], []
-    for quick in ((), (4.0, 12.0)):
+    for quick in ((), (3.0, 6.0, 15.0)):
         laws = Student((50.0, 2000.0), (0.7, 1.0), quick=quick)
         bank = nk.bank([nk.online(model, prior_cov=1.0)], laws=laws, share=0.0)
         _, info = nk.run(bank, bank.init(), np.ones(400), noise, keep="log_prob")

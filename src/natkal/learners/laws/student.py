@@ -24,6 +24,9 @@ HEAVY_FREEDOM = 2.0
 """Degrees of freedom of a law with heavy tails: in it an outlier of 100 deviations costs 13 nats and not 5,000."""
 QUICK_FREEDOM = 8.0
 """Degrees of freedom at most of a law that follows the noise of the last few rows."""
+QUIETEST = 1e-6
+"""The least that such a law takes the variance of the noise for, in multiples of the lasting one: a pause is not forever.
+"""
 
 
 class Noise(NamedTuple):
@@ -97,6 +100,10 @@ class Student(Plain):
         wide = jnp.repeat(numbers[:, : self._lasting], len(self.widths), axis=1)
         return jnp.concatenate([wide, numbers[:, self._lasting :]], axis=1).ravel()
 
+    def _longest(self, numbers: Float[Array, "rates memories"]) -> Float[Array, "rates 1"]:
+        """The numbers of the last plain memory, or of the first heavy one."""
+        return numbers[:, max(len(self.memories) - 1, 0), None]
+
     def start(self, dtype: Any) -> Noise:
         """As after one innovation of the size expected."""
         shape = (len(self.rates), len(self._memories))
@@ -158,10 +165,16 @@ class Student(Plain):
         counted = (freedom + 1) / (freedom + told[:, None] / least) * told[:, None]
         surprise = jnp.where(few[None], counted, surprise)
         discount = jnp.asarray([1 - 1 / span for span in self._memories], memory.heard.dtype)
+        heard = discount * memory.heard + 1
+        squares = discount[None] * memory.squares + surprise
+        if self.quick:
+            quietest = QUIETEST * self._longest(squares / heard[None]) * heard[None, self._lasting :]
+            quick = jnp.maximum(squares[:, self._lasting :], quietest)
+            squares = jnp.concatenate([squares[:, : self._lasting], quick], axis=1)
         after = Noise(
             level=memory.level + jnp.asarray(self.rates, errors.dtype)[:, None] * jnp.clip(errors, -widest, widest),
-            heard=discount * memory.heard + 1,
-            squares=discount[None] * memory.squares + surprise,
+            heard=heard,
+            squares=squares,
         )
         known = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
         return jax.tree.map(lambda new, old: jnp.where(known, new, old), after, memory)
@@ -181,7 +194,7 @@ class Student(Plain):
         if not self.quick:
             return memory
         usual = memory.squares / memory.heard[None]
-        lasting = usual[:, max(len(self.memories) - 1, 0), None]
+        lasting = self._longest(usual)
         steps = jnp.asarray(ahead, usual.dtype)
         left = jnp.power(jnp.asarray([1 - 1 / span for span in self.quick], usual.dtype), steps)
         settled = lasting + left[None] * (usual[:, self._lasting :] - lasting)
