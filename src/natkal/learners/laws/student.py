@@ -25,8 +25,7 @@ HEAVY_FREEDOM = 2.0
 QUICK_FREEDOM = 8.0
 """Degrees of freedom at most of a law that follows the noise of the last few rows."""
 QUIETEST = 1e-6
-"""The least that such a law takes the variance of the noise for, in multiples of the lasting one: a pause is not forever.
-"""
+"""The least variance of such a law, in multiples of the lasting one: after a long pause it is soon back."""
 
 
 class Noise(NamedTuple):
