@@ -116,7 +116,7 @@ def test_the_scale_of_a_heavy_law_is_that_of_maximum_likelihood():
 def test_a_quick_law_follows_bursts_of_noise_and_forgets_them_ahead(rtol):
     """Width, freedom and log density from the recursion in NumPy; several steps ahead the burst has faded."""
     rng = np.random.default_rng(8)
-    memory, quick, variance = 40.0, 4.0, 1.7
+    memory, quick, variance = 400.0, 4.0, 1.7
     laws = Student((memory,), (0.7, 1.0), quick=(quick,))
     prediction = Moments(jnp.zeros(1), jnp.full((1, 1), variance))
     state, discount = laws.start(prediction.mean.dtype), 1 - 1 / quick

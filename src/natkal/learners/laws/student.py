@@ -24,6 +24,8 @@ HEAVY_FREEDOM = 2.0
 """Degrees of freedom of a law with heavy tails: in it an outlier of 100 deviations costs 13 nats and not 5,000."""
 QUICK_FREEDOM = 8.0
 """Degrees of freedom at most of a law that follows the noise of the last few rows."""
+WIDTHS_FROM = 100.0
+"""The shortest memory, in rows, whose laws have several widths: a shorter one follows the noise by itself."""
 QUIETEST = 1e-6
 """The least variance of such a law, in multiples of the lasting one: after a long pause it is soon back."""
 
@@ -64,7 +66,7 @@ class Student(Plain):
     usual one at most (Lange, Little and Taylor 1989).
 
     `quick` are memories of a few rows, for noise that comes in bursts, with QUICK_FREEDOM degrees of freedom at most
-    and the same rule for the scale. Their laws have one width, 1.
+    and the same rule for the scale. Laws of these and of other memories below WIDTHS_FROM have one width, 1.
     """
 
     memories: tuple[float, ...]
@@ -76,8 +78,8 @@ class Student(Plain):
 
     @property
     def count(self) -> int:
-        """Every rate with every memory and every width; quick memories have one."""
-        return len(self.rates) * (self._lasting * len(self.widths) + len(self.quick))
+        """Every rate with every memory and every width of its laws."""
+        return len(self.rates) * sum(len(widths) for widths in self._widths)
 
     @property
     def _memories(self) -> tuple[float, ...]:
@@ -94,10 +96,16 @@ class Student(Plain):
         counts = (len(self.memories), len(self.heavy), len(self.quick))
         return np.repeat([np.inf, HEAVY_FREEDOM, QUICK_FREEDOM], counts)
 
+    @property
+    def _widths(self) -> tuple[tuple[float, ...], ...]:
+        """The widths of each memory's laws."""
+        lasting = (*self.memories, *self.heavy)
+        return (*(self.widths if span >= WIDTHS_FROM else (1.0,) for span in lasting), *[(1.0,)] * len(self.quick))
+
     def _by_law(self, numbers: Float[Array, "rates memories"]) -> Float[Array, " v"]:
-        """A number of each rate and memory as one of each law: at each width, once where the memory is quick."""
-        wide = jnp.repeat(numbers[:, : self._lasting], len(self.widths), axis=1)
-        return jnp.concatenate([wide, numbers[:, self._lasting :]], axis=1).ravel()
+        """A number of each rate and memory as one of each law."""
+        parts = [numbers[:, at, None] for at, widths in enumerate(self._widths) for _ in widths]
+        return jnp.concatenate(parts, axis=1).ravel()
 
     def _longest(self, numbers: Float[Array, "rates memories"]) -> Float[Array, "rates 1"]:
         """The numbers of the last plain memory, or of the first heavy one."""
@@ -181,8 +189,8 @@ class Student(Plain):
     def units(self, memory: Noise, dtype: Any) -> Float[Array, " v"]:
         """The deviation of the noise, at each width."""
         scale = jnp.sqrt(memory.squares / memory.heard[None]).astype(dtype)
-        widths = np.concatenate([np.tile(self.widths, self._lasting), np.ones(len(self.quick))])
-        return self._by_law(scale) * jnp.asarray(np.tile(widths, len(self.rates)), dtype)
+        widths = np.tile(np.concatenate(self._widths), len(self.rates))
+        return self._by_law(scale) * jnp.asarray(widths, dtype)
 
     def along(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
         """The levels follow; the size of the noise stays, and that of a burst ends."""
