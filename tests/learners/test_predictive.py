@@ -123,8 +123,7 @@ def test_a_quick_law_follows_bursts_of_noise_and_forgets_them_ahead(rtol):
     heard, squares, lasting_heard, lasting = 1.0, 1.0, 1.0, 1.0
     for y in np.concatenate([rng.normal(size=30), 6 * rng.normal(size=8)]):
         law = jax.tree.map(lambda leaf: leaf[-1], laws.laws(state, prediction))
-        freedom = min(heard, QUICK_FREEDOM)
-        oracle = scipy.stats.t(freedom, scale=np.sqrt(variance * squares / heard))
+        oracle = scipy.stats.t(min(quick, QUICK_FREEDOM), scale=np.sqrt(variance * squares / heard))
         np.testing.assert_allclose(laws.log_prob(law, jnp.asarray(y)), oracle.logpdf(y), rtol=1e3 * rtol)
         surprise, usual = y**2 / variance, squares / heard
         told = (QUICK_FREEDOM + 1) / (QUICK_FREEDOM + surprise / usual) * surprise

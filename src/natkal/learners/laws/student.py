@@ -23,7 +23,7 @@ LARGEST_LEVEL = 3.0
 HEAVY_FREEDOM = 2.0
 """Degrees of freedom of a law with heavy tails: in it an outlier of 100 deviations costs 13 nats and not 5,000."""
 QUICK_FREEDOM = 8.0
-"""Degrees of freedom at most of a law that follows the noise of the last few rows."""
+"""Degrees of freedom at most of a law that follows the noise of the last few rows; no more than these rows."""
 WIDTHS_FROM = 100.0
 """The shortest memory, in rows, whose laws have several widths: a shorter one follows the noise by itself."""
 QUIETEST = 1e-6
@@ -61,7 +61,7 @@ class Student(Plain):
     A law with a tracking rate adds the running level of the member's residuals to its mean: where the target wanders
     faster than the filter follows, it is followed at once.
 
-    `heavy` are memories of laws with HEAVY_FREEDOM f degrees of freedom at most. Their scale is the maximum-likelihood
+    `heavy` are memories of laws with HEAVY_FREEDOM f degrees of freedom. Their scale is the maximum-likelihood
     one of such a t: an innovation of surprise d counts for (f + 1) d / (f s2 + d) s2, whatever its size f + 1 times the
     usual one at most (Lange, Little and Taylor 1989).
 
@@ -91,10 +91,24 @@ class Student(Plain):
         return len(self.memories) + len(self.heavy)
 
     @property
-    def _most_freedom(self) -> np.ndarray:
-        """The most degrees of freedom of each memory's laws."""
+    def _robust(self) -> np.ndarray:
+        """The freedom f of the rule for the scale of each memory; infinite for the conjugate rule."""
         counts = (len(self.memories), len(self.heavy), len(self.quick))
         return np.repeat([np.inf, HEAVY_FREEDOM, QUICK_FREEDOM], counts)
+
+    def _freedom(
+        self, heard: Float[Array, " memories"], entries: int
+    ) -> tuple[Float[Array, " memories"], Float[Array, "memories d"]]:
+        """Degrees of freedom: as many as innovations were heard, constant for heavy and quick laws; `_log_factors`.
+
+        By memory alone: the logarithm of the gamma function costs more than all the rest of a law.
+        """
+        plain = heard[: len(self.memories)]
+        constant = [HEAVY_FREEDOM] * len(self.heavy) + [min(span, QUICK_FREEDOM) for span in self.quick]
+        with jax.ensure_compile_time_eval():
+            few = jnp.asarray(constant, heard.dtype)
+            factors = _log_factors(few, entries)
+        return jnp.concatenate([plain, few]), jnp.concatenate([_log_factors(plain, entries), factors])
 
     @property
     def _widths(self) -> tuple[tuple[float, ...], ...]:
@@ -133,10 +147,8 @@ class Student(Plain):
         assert prediction.cov is not None
         each = self.count // len(self.rates)
         size = len(prediction.mean)
-        freedom = jnp.minimum(memory.heard, jnp.asarray(self._most_freedom, memory.heard.dtype))
         means = prediction.mean[None] + memory.level
-        # by memory alone: the logarithm of the gamma function costs more than all the rest of a law
-        factors = _log_factors(freedom, size)
+        freedom, factors = self._freedom(memory.heard, size)
         covs = jnp.broadcast_to(prediction.cov, (len(self.rates), size, size))
         if not isinstance(ahead, int) or ahead:
             wandered = jnp.asarray(ahead, covs.dtype) * jnp.square(jnp.asarray(self.rates, covs.dtype))
@@ -167,8 +179,8 @@ class Student(Plain):
         surprise = jnp.minimum(told[:, None], LARGEST_SURPRISE * usual)
         # of a heavy tail the weight (f + 1) / (f + d / s2) of the maximum-likelihood scale
         least = jnp.maximum(usual, jnp.finfo(usual.dtype).tiny)
-        few = np.isfinite(self._most_freedom)
-        freedom = jnp.asarray(np.where(few, self._most_freedom, 1.0), usual.dtype)[None]
+        few = np.isfinite(self._robust)
+        freedom = jnp.asarray(np.where(few, self._robust, 1.0), usual.dtype)[None]
         counted = (freedom + 1) / (freedom + told[:, None] / least) * told[:, None]
         surprise = jnp.where(few[None], counted, surprise)
         discount = jnp.asarray([1 - 1 / span for span in self._memories], memory.heard.dtype)
