@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 PARTS = ("forecast", "auto", "member", "classic", "correction", "cost", "diagonal-cost", "memory")
-OPTIONS = {"gaps": ("2,8,32,64,128", "gaps of the part memory")}
+OPTIONS = {"gaps": ("2,8,32,64,128", "gaps of the part memory"), "seeds": ("3", "seeds of the part memory")}
 
 
-def run_part(part: str, report: Callable[[str], None], gaps: str = OPTIONS["gaps"][0]) -> dict[str, Any]:
+def run_part(
+    part: str, report: Callable[[str], None], gaps: str = OPTIONS["gaps"][0], seeds: str = OPTIONS["seeds"][0]
+) -> dict[str, Any]:
     """One part's numbers."""
     match part:
         case "forecast" | "auto":
@@ -37,7 +39,7 @@ def run_part(part: str, report: Callable[[str], None], gaps: str = OPTIONS["gaps
         case "memory":
             from benchmarks.recurrent.memory import memory
 
-            return memory(report, tuple(int(gap) for gap in gaps.split(",")))
+            return memory(report, tuple(int(gap) for gap in gaps.split(",")), seeds=int(seeds))
         case _:
             from benchmarks.recurrent.cost import cost
 

@@ -9,7 +9,7 @@ import scipy.stats
 import natkal as nk
 from natkal.learners.laws import Moments, Student, laws_for
 from natkal.learners.laws.dispersed import Spread
-from natkal.learners.laws.student import HEAVY_FREEDOM, StudentLaw, student_law
+from natkal.learners.laws.student import HEAVY_FREEDOM, LARGEST_SURPRISE, QUICK_FREEDOM, StudentLaw, student_law
 from natkal.learners.mixture import Mixture
 
 WIDTH = 3
@@ -111,6 +111,50 @@ def test_the_scale_of_a_heavy_law_is_that_of_maximum_likelihood():
         memory, _ = jax.lax.scan(learned, laws.start(jnp.zeros(1).dtype), jnp.asarray(noise))
         _, _, scale = scipy.stats.t.fit(noise, fdf=HEAVY_FREEDOM, floc=0.0)
         np.testing.assert_allclose(laws.laws(memory, still).width[0], scale, rtol=0.03)
+
+
+def test_a_quick_law_follows_bursts_of_noise_and_forgets_them_ahead(rtol):
+    """Width, freedom and log density from the recursion in NumPy; several steps ahead the burst has faded."""
+    rng = np.random.default_rng(8)
+    memory, quick, variance = 400.0, 4.0, 1.7
+    laws = Student((memory,), (0.7, 1.0), quick=(quick,))
+    prediction = Moments(jnp.zeros(1), jnp.full((1, 1), variance))
+    state, discount = laws.start(prediction.mean.dtype), 1 - 1 / quick
+    heard, squares, lasting_heard, lasting = 1.0, 1.0, 1.0, 1.0
+    for y in np.concatenate([rng.normal(size=30), 6 * rng.normal(size=8)]):
+        law = jax.tree.map(lambda leaf: leaf[-1], laws.laws(state, prediction))
+        oracle = scipy.stats.t(min(quick, QUICK_FREEDOM), scale=np.sqrt(variance * squares / heard))
+        np.testing.assert_allclose(laws.log_prob(law, jnp.asarray(y)), oracle.logpdf(y), rtol=1e3 * rtol)
+        surprise, usual = y**2 / variance, squares / heard
+        told = (QUICK_FREEDOM + 1) / (QUICK_FREEDOM + surprise / usual) * surprise
+        heard, squares = discount * heard + 1, discount * squares + told
+        lasting += -lasting / memory + min(surprise, LARGEST_SURPRISE * lasting / lasting_heard)
+        lasting_heard += 1 - lasting_heard / memory
+        state = laws.observe(state, prediction, jnp.asarray(y))
+    assert laws.count == len(laws.units(state, state.squares.dtype)) == 3
+    for ahead in (0, 1, 5):
+        expected = lasting / lasting_heard + discount**ahead * (squares / heard - lasting / lasting_heard)
+        width = laws.laws(state, prediction, jnp.asarray(ahead)).width[-1]
+        np.testing.assert_allclose(width, np.sqrt(expected), rtol=1e3 * rtol)
+        path = state
+        for _ in range(ahead):
+            path = laws.along(path, prediction, jnp.asarray(0.0))
+        np.testing.assert_allclose(laws.laws(path, prediction).width[-1], np.sqrt(expected), rtol=1e3 * rtol)
+    np.testing.assert_allclose(laws.laws(state, prediction).width[0], 0.7 * np.sqrt(lasting / lasting_heard), rtol=1e-4)
+
+
+def test_laws_of_bursts_cost_nothing_where_noise_is_steady():
+    """Against the same mixture without quick laws: at most the log of the ratio of the numbers of laws, in all."""
+    noise = np.random.default_rng(2).normal(size=400)
+    model = nk.static_model(lambda w, u: w * u, jnp.zeros(()), nk.families.Gaussian(1.0))
+    losses, counts = [], []
+    for quick in ((), (3.0, 6.0, 15.0)):
+        laws = Student((50.0, 2000.0), (0.7, 1.0), quick=quick)
+        bank = nk.bank([nk.online(model, prior_cov=1.0)], laws=laws, share=0.0)
+        _, info = nk.run(bank, bank.init(), np.ones(400), noise, keep="log_prob")
+        losses.append(-float(np.sum(np.asarray(info.log_prob))))
+        counts.append(laws.count)
+    assert losses[1] <= losses[0] + np.log(counts[1] / counts[0]) + 1e-2
 
 
 def test_far_means_of_counts_are_trusted_as_far_as_they_came_true():

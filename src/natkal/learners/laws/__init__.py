@@ -43,6 +43,7 @@ DISPERSIONS = (0.3, 1.0, 3.0, 10.0, math.inf)
 SHARPNESSES = (0.25, 0.5, 1.0, 2.0, 4.0)
 NOISE_MEMORIES = (50.0, 2000.0)
 HEAVY_MEMORIES = (2000.0,)
+QUICK_MEMORIES = (3.0, 6.0, 15.0)
 NOISE_WIDTHS = (0.7, 1.0)
 TRACKING_RATES = (0.0, 0.1, 0.5)
 REWARD_MEMORY = 1000.0
@@ -57,7 +58,7 @@ def laws_for(family: Family) -> Laws:
         case Bernoulli() | Categorical() | Binomial() | Multinomial():
             return Tempered(family, TEMPERATURES)
         case Gaussian():
-            return Student(NOISE_MEMORIES, NOISE_WIDTHS, TRACKING_RATES, family.dim, HEAVY_MEMORIES)
+            return Student(NOISE_MEMORIES, NOISE_WIDTHS, TRACKING_RATES, family.dim, HEAVY_MEMORIES, QUICK_MEMORIES)
         case Poisson() | NegativeBinomial():
             return SameMean(NegativeBinomial, Poisson(), DISPERSIONS, count_cdf, least=lambda mean: mean + 1)
         case Gamma():

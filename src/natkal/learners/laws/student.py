@@ -18,15 +18,22 @@ from natkal.typing import Array, Float
 
 LARGEST_SURPRISE = 25.0
 """The most that one squared innovation counts for, in multiples of the usual one."""
-LARGEST_LEVEL = 5.0
+LARGEST_LEVEL = 3.0
 """The most that one residual moves the level of a law that follows the residuals, in usual deviations."""
 HEAVY_FREEDOM = 2.0
 """Degrees of freedom of a law with heavy tails: in it an outlier of 100 deviations costs 13 nats and not 5,000."""
+QUICK_FREEDOM = 8.0
+"""Degrees of freedom at most of a law that follows the noise of the last few rows; no more than these rows."""
+WIDTHS_FROM = 100.0
+"""The shortest memory, in rows, whose laws have several widths: a shorter one follows the noise by itself."""
+QUIETEST = 1e-6
+"""The least variance of such a law, in multiples of the lasting one: after a long pause it is soon back."""
 
 
 class Noise(NamedTuple):
     """What is left of the residuals: their level at each tracking rate, and for each rate and memory the discounted
-    number of innovations around it and the sum of their squares in noise units. The heavy memories come last.
+    number of innovations around it and the sum of their squares in noise units. Heavy memories come after the plain
+    ones, quick ones last.
     """
 
     level: Float[Array, "rates k"]
@@ -54,9 +61,12 @@ class Student(Plain):
     A law with a tracking rate adds the running level of the member's residuals to its mean: where the target wanders
     faster than the filter follows, it is followed at once.
 
-    `heavy` are memories of laws with HEAVY_FREEDOM f degrees of freedom at most. Their scale is the maximum-likelihood
+    `heavy` are memories of laws with HEAVY_FREEDOM f degrees of freedom. Their scale is the maximum-likelihood
     one of such a t: an innovation of surprise d counts for (f + 1) d / (f s2 + d) s2, whatever its size f + 1 times the
     usual one at most (Lange, Little and Taylor 1989).
+
+    `quick` are memories of a few rows, for noise that comes in bursts, with QUICK_FREEDOM degrees of freedom at most
+    and the same rule for the scale. Laws of these and of other memories below WIDTHS_FROM have one width, 1.
     """
 
     memories: tuple[float, ...]
@@ -64,23 +74,56 @@ class Student(Plain):
     rates: tuple[float, ...] = (0.0,)
     entries: int = 1
     heavy: tuple[float, ...] = ()
+    quick: tuple[float, ...] = ()
 
     @property
     def count(self) -> int:
-        """Every rate with every memory and every width."""
-        return len(self.rates) * len(self._memories) * len(self.widths)
+        """Every rate with every memory and every width of its laws."""
+        return len(self.rates) * sum(len(widths) for widths in self._widths)
 
     @property
     def _memories(self) -> tuple[float, ...]:
-        return (*self.memories, *self.heavy)
-
-    def _freedom(self, heard: Float[Array, " memories"]) -> Float[Array, " memories"]:
-        """As many degrees of freedom as innovations were heard; few where tails are heavy."""
-        return jnp.where(self._is_heavy, jnp.minimum(heard, HEAVY_FREEDOM), heard)
+        return (*self.memories, *self.heavy, *self.quick)
 
     @property
-    def _is_heavy(self) -> np.ndarray:
-        return np.arange(len(self._memories)) >= len(self.memories)
+    def _lasting(self) -> int:
+        """How many memories are not quick."""
+        return len(self.memories) + len(self.heavy)
+
+    @property
+    def _robust(self) -> np.ndarray:
+        """The freedom f of the rule for the scale of each memory; infinite for the conjugate rule."""
+        counts = (len(self.memories), len(self.heavy), len(self.quick))
+        return np.repeat([np.inf, HEAVY_FREEDOM, QUICK_FREEDOM], counts)
+
+    def _freedom(
+        self, heard: Float[Array, " memories"], entries: int
+    ) -> tuple[Float[Array, " memories"], Float[Array, "memories d"]]:
+        """Degrees of freedom: as many as innovations were heard, constant for heavy and quick laws; `_log_factors`.
+
+        By memory alone: the logarithm of the gamma function costs more than all the rest of a law.
+        """
+        plain = heard[: len(self.memories)]
+        constant = [HEAVY_FREEDOM] * len(self.heavy) + [min(span, QUICK_FREEDOM) for span in self.quick]
+        with jax.ensure_compile_time_eval():
+            few = jnp.asarray(constant, heard.dtype)
+            factors = _log_factors(few, entries)
+        return jnp.concatenate([plain, few]), jnp.concatenate([_log_factors(plain, entries), factors])
+
+    @property
+    def _widths(self) -> tuple[tuple[float, ...], ...]:
+        """The widths of each memory's laws."""
+        lasting = (*self.memories, *self.heavy)
+        return (*(self.widths if span >= WIDTHS_FROM else (1.0,) for span in lasting), *[(1.0,)] * len(self.quick))
+
+    def _by_law(self, numbers: Float[Array, "rates memories"]) -> Float[Array, " v"]:
+        """A number of each rate and memory as one of each law."""
+        parts = [numbers[:, at, None] for at, widths in enumerate(self._widths) for _ in widths]
+        return jnp.concatenate(parts, axis=1).ravel()
+
+    def _longest(self, numbers: Float[Array, "rates memories"]) -> Float[Array, "rates 1"]:
+        """The numbers of the last plain memory, or of the first heavy one."""
+        return numbers[:, max(len(self.memories) - 1, 0), None]
 
     def start(self, dtype: Any) -> Noise:
         """As after one innovation of the size expected."""
@@ -99,25 +142,26 @@ class Student(Plain):
         """Each rate's mean with each memory's noise, at each width.
 
         A level that follows at rate a moves by a e with each observation: `ahead` of them add `ahead` a^2 to the
-        variance, in units of the noise.
+        variance, in units of the noise, and a quick memory tells less of the noise then.
         """
         assert prediction.cov is not None
-        shape = (len(self.rates), len(self._memories), len(self.widths))
+        each = self.count // len(self.rates)
         size = len(prediction.mean)
-        freedom = self._freedom(memory.heard)
         means = prediction.mean[None] + memory.level
-        # by memory alone: the logarithm of the gamma function costs more than all the rest of a law
-        factors = _log_factors(freedom, size)
+        freedom, factors = self._freedom(memory.heard, size)
         covs = jnp.broadcast_to(prediction.cov, (len(self.rates), size, size))
         if not isinstance(ahead, int) or ahead:
             wandered = jnp.asarray(ahead, covs.dtype) * jnp.square(jnp.asarray(self.rates, covs.dtype))
             covs = covs + wandered[:, None, None] * jnp.eye(size, dtype=covs.dtype)[None]
+            memory = self._settling(memory, ahead)
+        by_rate = (len(self.rates), len(self._memories))
+        by_law = jax.vmap(lambda numbers: self._by_law(jnp.broadcast_to(numbers, by_rate)), 1, 1)
         return StudentLaw(
-            mean=jnp.broadcast_to(means[:, None, None], (*shape, size)).reshape(-1, size),
-            cov=jnp.broadcast_to(covs[:, None, None], (*shape, size, size)).reshape(-1, size, size),
+            mean=jnp.repeat(means, each, axis=0),
+            cov=jnp.repeat(covs, each, axis=0),
             width=self.units(memory, prediction.mean.dtype),
-            freedom=jnp.broadcast_to(freedom[None, :, None], shape).ravel(),
-            log_factors=jnp.broadcast_to(factors[None, :, None], (*shape, size + 1)).reshape(-1, size + 1),
+            freedom=self._by_law(jnp.broadcast_to(freedom, by_rate)),
+            log_factors=by_law(factors),
         )
 
     def observe(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
@@ -129,17 +173,27 @@ class Student(Plain):
         told = jnp.sum(jnp.square(white), axis=0) / jnp.maximum(jnp.sum(present), 1)
         # one wild value widens the noise by a bounded factor; where such values keep coming it follows within a few
         usual = memory.squares / memory.heard[None]
-        widest = LARGEST_LEVEL * jnp.sqrt(jnp.max(usual) * jnp.diagonal(cov))[None]
+        # a burst of noise does not move the level further: deviations are those of memories that last
+        calm = jnp.min(usual[:, : self._lasting], axis=1)
+        widest = LARGEST_LEVEL * jnp.sqrt(calm[:, None] * jnp.diagonal(cov)[None])
         surprise = jnp.minimum(told[:, None], LARGEST_SURPRISE * usual)
         # of a heavy tail the weight (f + 1) / (f + d / s2) of the maximum-likelihood scale
         least = jnp.maximum(usual, jnp.finfo(usual.dtype).tiny)
-        counted = (HEAVY_FREEDOM + 1) / (HEAVY_FREEDOM + told[:, None] / least) * told[:, None]
-        surprise = jnp.where(self._is_heavy[None], counted, surprise)
+        few = np.isfinite(self._robust)
+        freedom = jnp.asarray(np.where(few, self._robust, 1.0), usual.dtype)[None]
+        counted = (freedom + 1) / (freedom + told[:, None] / least) * told[:, None]
+        surprise = jnp.where(few[None], counted, surprise)
         discount = jnp.asarray([1 - 1 / span for span in self._memories], memory.heard.dtype)
+        heard = discount * memory.heard + 1
+        squares = discount[None] * memory.squares + surprise
+        if self.quick:
+            quietest = QUIETEST * self._longest(squares / heard[None]) * heard[None, self._lasting :]
+            quick = jnp.maximum(squares[:, self._lasting :], quietest)
+            squares = jnp.concatenate([squares[:, : self._lasting], quick], axis=1)
         after = Noise(
             level=memory.level + jnp.asarray(self.rates, errors.dtype)[:, None] * jnp.clip(errors, -widest, widest),
-            heard=discount * memory.heard + 1,
-            squares=discount[None] * memory.squares + surprise,
+            heard=heard,
+            squares=squares,
         )
         known = jnp.any(present) & jnp.all(jnp.isfinite(surprise))
         return jax.tree.map(lambda new, old: jnp.where(known, new, old), after, memory)
@@ -147,11 +201,24 @@ class Student(Plain):
     def units(self, memory: Noise, dtype: Any) -> Float[Array, " v"]:
         """The deviation of the noise, at each width."""
         scale = jnp.sqrt(memory.squares / memory.heard[None]).astype(dtype)
-        return (scale[:, :, None] * jnp.asarray(self.widths, dtype)[None, None]).ravel()
+        widths = np.tile(np.concatenate(self._widths), len(self.rates))
+        return self._by_law(scale) * jnp.asarray(widths, dtype)
 
     def along(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
-        """The levels follow; the size of the noise stays."""
-        return memory._replace(level=self.observe(memory, prediction, y).level)
+        """The levels follow; the size of the noise stays, and that of a burst ends."""
+        return self._settling(memory, 1)._replace(level=self.observe(memory, prediction, y).level)
+
+    def _settling(self, memory: Noise, ahead: Any) -> Noise:
+        """What quick memories tell of the noise so many observations ahead: s2 <- d s2 + (1 - d) s2 of the lasting."""
+        if not self.quick:
+            return memory
+        usual = memory.squares / memory.heard[None]
+        lasting = self._longest(usual)
+        steps = jnp.asarray(ahead, usual.dtype)
+        left = jnp.power(jnp.asarray([1 - 1 / span for span in self.quick], usual.dtype), steps)
+        settled = lasting + left[None] * (usual[:, self._lasting :] - lasting)
+        quick = settled * memory.heard[None, self._lasting :]
+        return memory._replace(squares=jnp.concatenate([memory.squares[:, : self._lasting], quick], axis=1))
 
     def in_units(self, memory: Noise, factor: Array) -> Noise:
         """A level is a number of units, `squares` are squares of them; of several entries their mean."""
