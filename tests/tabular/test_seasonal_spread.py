@@ -19,7 +19,9 @@ def test_a_factor_is_the_faded_mean_error_of_a_place_and_its_neighbours_over_tha
     ring = np.eye(season) + 0.5 * (np.roll(np.eye(season), 1, axis=0) + np.roll(np.eye(season), -1, axis=0))
     sums, counts = ring @ (places.T @ (kept * errors)), ring @ (places.T @ kept)
     expected = (10 + sums * kept.sum() / (kept @ errors)) / (10 + counts)
-    np.testing.assert_allclose(spread.factors(np.arange(count, count + 7), season), expected[(count + np.arange(7)) % 5])
+    np.testing.assert_allclose(
+        spread.factors(np.arange(count, count + 7), season), expected[(count + np.arange(7)) % 5]
+    )
 
 
 def test_without_a_period_or_with_a_new_one_all_factors_are_one():
