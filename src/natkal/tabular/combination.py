@@ -11,8 +11,8 @@ step by step:
 with k = 10 up to 200 values, and a twentieth of their number up to 20. The weighted mean of the candidates has errors
 of its own, from which `error_spread` takes the spread at each step and the tails.
 
-The mixture is one more candidate: the spread that it expects at each step stands for its errors. Quantiles are
-averaged: a path at quantile u of the mixture's paths becomes
+The mixture is one more candidate: the spread that it expects at each step stands for its errors, 1.2 times as large
+because nobody has tested it. Quantiles are averaged: a path at quantile u of the mixture's paths becomes
 
     (1 - b) (mean(h) + spread(h) q(u)) + b path(h)     b the weight of the mixture
 
@@ -33,6 +33,8 @@ from natkal.tabular.simple_forecasts import COUNT, SimpleForecasts, roll
 
 LEAST_POWER, LARGEST_POWER, VALUES_PER_POWER = 10.0, 20.0, 20
 LOSS_KEPT = 0.995
+UNTESTED = 1.2
+"""The errors that the mixture expects count as so many times larger: they are not compared with what came."""
 FIRST_ORIGIN = 24
 """Values before the first forecast is made."""
 LEAST_LOSS = 1e-9
@@ -141,7 +143,7 @@ class Combination:
         expected = (high - low) / 2
         _, total, least = self._weights()
         there = ~np.isnan(least)
-        ratio = np.mean(expected[there] / MEAN_TO_DEVIATION / least[there])
+        ratio = UNTESTED * np.mean(expected[there] / MEAN_TO_DEVIATION / least[there])
         raw = max(float(ratio), 1e-6) ** -self._power
         weight = raw / (raw + total)
         # forecasts h steps ahead share h - 1 of their steps with the next one: h errors count as one, and what the
