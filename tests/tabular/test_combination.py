@@ -19,7 +19,7 @@ def _season(count, period=6):
 
 
 def test_a_filter_is_ridge_regression_with_fading(monkeypatch):
-    """theta minimises sum k^(n-i) (e_i - z_i theta)^2 + k^n theta' V^-1 theta, with k = 1 - fading."""
+    """theta minimises sum k^(n-i) (e_i - z_i theta)^2 / r_i + k^n theta' V^-1 theta, with k = 1 - fading."""
     seen = []
     plain = simple_forecasts._design
 
@@ -28,13 +28,15 @@ def test_a_filter_is_ridge_regression_with_fading(monkeypatch):
         return seen[-1]
 
     monkeypatch.setattr(simple_forecasts, "_design", kept)
+    monkeypatch.setattr(simple_forecasts, "LARGEST_ERROR", 1e9)
     values = np.cumsum(np.random.default_rng(0).normal(size=90)) + _season(90)
     series = SimpleForecasts(3)
-    scales = []
+    scales, variances = [], []
     for value in values:
         scales.append(series._scale if series.values else 1.0)
+        variances.append(series.noise_variance)
         series.learn(value)
-    later, scales = values[-len(seen) :], np.array(scales[-len(seen) :])
+    later, scales, variances = (np.array(one[-len(seen) :]) for one in (values, scales, variances))
     for place, one in enumerate(CANDIDATES):
         if not one.prior:
             assert not series.weights[place].any()
@@ -42,7 +44,7 @@ def test_a_filter_is_ridge_regression_with_fading(monkeypatch):
         learned = one.variances > 0
         base, z = (np.stack([part[place] for part in parts]) for parts in zip(*seen, strict=True))
         error, z = (later - base) / scales, z[:, learned]
-        kept_share = (1 - one.fading) ** np.arange(len(z) - 1, -1, -1)
+        kept_share = (1 - one.fading) ** np.arange(len(z) - 1, -1, -1) / variances[:, place]
         prior = (1 - one.fading) ** len(z) * np.diag(1 / one.variances[learned])
         expected = np.linalg.solve(prior + (z.T * kept_share) @ z, (z.T * kept_share) @ error)
         np.testing.assert_allclose(series.weights[place][learned], expected, rtol=1e-6, atol=1e-9)

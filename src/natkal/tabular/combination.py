@@ -11,8 +11,8 @@ step by step:
 with k = 10 up to 200 values, and a twentieth of their number up to 20. The weighted mean of the candidates has errors
 of its own, from which `error_spread` takes the spread at each step and the tails.
 
-The mixture is one more candidate: the spread that it expects at each step stands for its errors. Quantiles are
-averaged: a path at quantile u of the mixture's paths becomes
+The mixture is one more candidate: the spread that it expects at each step stands for its errors, 1.2 times as large
+because nobody has tested it. Quantiles are averaged: a path at quantile u of the mixture's paths becomes
 
     (1 - b) (mean(h) + spread(h) q(u)) + b path(h)     b the weight of the mixture
 
@@ -33,6 +33,8 @@ from natkal.tabular.simple_forecasts import COUNT, SimpleForecasts, roll
 
 LEAST_POWER, LARGEST_POWER, VALUES_PER_POWER = 10.0, 20.0, 20
 LOSS_KEPT = 0.995
+UNTESTED = 1.2
+"""The errors that the mixture expects count as so many times larger: they are not compared with what came."""
 FIRST_ORIGIN = 24
 """Values before the first forecast is made."""
 LEAST_LOSS = 1e-9
@@ -55,15 +57,16 @@ class Candidates:
         self.horizon = horizon
         self.simple, self.arma = SimpleForecasts(horizon), SeasonalArma(horizon)
 
-    def extend(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What they forecast after each of more values (values, candidates, steps), limits (2, values), and how the
-        errors of the seasonal ARIMA ones should grow.
+    def extend(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+        """What they forecast after each of more values (values, candidates, steps), limits (2, values), how the errors
+        of the seasonal ARIMA ones should grow, and the period known at each value.
         """
         origins = [self.simple.learn(float(value)) for value in values]
         starts = [self.arma.learn(float(value), one.season) for value, one in zip(values, origins, strict=True)]
         limits = np.array([(origin.low, origin.high) for origin in origins]).T
         made = [roll(origins, self.horizon), roll_arma(starts, limits[0], limits[1], self.horizon)]
-        return np.concatenate(made, axis=1), limits, error_growth(starts, self.horizon)
+        seasons = [one.season for one in origins]
+        return np.concatenate(made, axis=1), limits, error_growth(starts, self.horizon), seasons
 
 
 class Combination:
@@ -89,20 +92,21 @@ class Combination:
         """More values, in order."""
         if not len(values):
             return
-        forecasts, limits, growths = self.scales[0].extend(values)
+        forecasts, limits, growths, seasons = self.scales[0].extend(values)
         if self.positive:
-            logs, _, growths_of_logs = self.scales[1].extend(np.log(values))
+            logs, _, growths_of_logs, _ = self.scales[1].extend(np.log(values))
             of_logs = np.clip(np.exp(np.minimum(logs, LARGEST_LOG)), *limits[:, :, None, None])
             forecasts = np.concatenate([forecasts, of_logs], axis=1)
             growths = np.concatenate([growths, growths_of_logs], axis=1)
-        for value, made, growth in zip(values, forecasts, growths, strict=True):
+        for value, made, growth, season in zip(values, forecasts, growths, seasons, strict=True):
             self._compare(float(value))
             self.count, self.size = self.count + 1, max(self.size, abs(float(value)))
             if self.count >= FIRST_ORIGIN:
                 weights = self._weights()[0]
                 self.made.appendleft(np.concatenate([made, weights[None] @ made]))
                 share = weights[self.arma] / weights[self.arma].sum()
-                self.spread.tell(np.sqrt(share @ growth**2), LEAST_LOSS * self.size)
+                growth_of_all = np.sqrt(share @ growth**2)
+                self.spread.tell(growth_of_all, LEAST_LOSS * self.size, self.count, season)
 
     def _compare(self, value: float) -> None:
         """All forecasts of a value are compared with it."""
@@ -110,7 +114,7 @@ class Combination:
             return
         told = np.stack([made[:, step] for step, made in enumerate(self.made)], axis=1)
         errors = np.abs(told - value)
-        self.spread.learn(errors[-1], LEAST_LOSS * self.size)
+        self.spread.learn(errors[-1], LEAST_LOSS * self.size, self.count)
         for sums, new in ((self.losses, errors[:-1]), (self.heard, 1.0)):
             sums *= LOSS_KEPT
             sums[..., : len(self.made)] += new
@@ -139,12 +143,12 @@ class Combination:
         expected = (high - low) / 2
         _, total, least = self._weights()
         there = ~np.isnan(least)
-        ratio = np.mean(expected[there] / MEAN_TO_DEVIATION / least[there])
+        ratio = UNTESTED * np.mean(expected[there] / MEAN_TO_DEVIATION / least[there])
         raw = max(float(ratio), 1e-6) ** -self._power
         weight = raw / (raw + total)
         # forecasts h steps ahead share h - 1 of their steps with the next one: h errors count as one, and what the
         # mixture expects as one more
-        told = self.spread.told[0].spread
+        told = self.spread.latest
         errors = np.where(np.isnan(told), 0.0, self.heard / np.arange(1, self.horizon + 1))
         spread = (errors * np.nan_to_num(told) + expected) / (errors + 1)
         order = np.argsort(np.argsort(drawn, axis=0, kind="stable"), axis=0)

@@ -19,6 +19,9 @@ for each step; slower for later ones, whose errors come in runs):
 
     t(h) <- t(h) + 0.06 h^-1/4 (1 if y was outside else 0, less 0.1)
     q(u) = z(u) exp(t(h) min(|z(u)| / z(0.95), 1)^4)   z the normal quantile
+
+All of this is about errors divided by a factor f for the place in the period that was forecast (`seasonal_spread`), and
+spreads are multiplied by it.
 """
 
 from collections import deque
@@ -26,6 +29,8 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+
+from natkal.tabular.seasonal_spread import SeasonalSpread
 
 SPREAD_KEPT, RECENT_KEPT, POWERS_KEPT = 0.99, 0.9, 0.998
 RECENT_BEFORE, LARGEST_RECENT = 3.0, 10.0
@@ -49,12 +54,13 @@ MEAN_TO_DEVIATION = float(np.sqrt(np.pi / 2))
 
 
 class Told(NamedTuple):
-    """What was said of one forecast: s, v, the spread s v^q, and half of the width of the 90 percent interval."""
+    """What was said of one forecast: s, v, the spread s v^q, half of the width of the 90 percent interval, and f."""
 
     deviation: np.ndarray
     recent: float
     spread: np.ndarray
     width: np.ndarray
+    factor: np.ndarray
 
 
 class ErrorSpread:
@@ -65,6 +71,7 @@ class ErrorSpread:
         self.errors, self.heard, self.tail = np.zeros((3, horizon))
         self.recent, self.recent_heard = RECENT_BEFORE, RECENT_BEFORE
         self.power_losses = np.zeros(len(POWERS))
+        self.places = SeasonalSpread()
         self.rates = TAIL_RATE / np.arange(1, horizon + 1) ** TAIL_RATE_FALL
         self.told: deque[Told] = deque(maxlen=horizon)
         """Of the last forecasts, newest first."""
@@ -74,13 +81,18 @@ class ErrorSpread:
         """True if errors of the first step are enough."""
         return self.heard[0] >= LEAST_HEARD
 
-    def learn(self, errors: np.ndarray, least: float) -> None:
-        """Absolute errors at the first steps, one of each of the last forecasts; `least`: a size that counts as 0."""
+    def learn(self, errors: np.ndarray, least: float, row: int = 0) -> None:
+        """Absolute errors at the first steps, one of each of the last forecasts, of the value in this row.
+
+        `least` is a size that counts as 0.
+        """
         steps = np.arange(len(errors))
-        deviation, width = (
+        deviation, spread, width, factor = (
             np.array([getattr(told, name)[step] for step, told in enumerate(self.told)])
-            for name in ("deviation", "width")
+            for name in ("deviation", "spread", "width", "factor")
         )
+        self.places.learn(MEAN_TO_DEVIATION * errors / (spread + least), row)
+        errors = errors / factor
         outside = np.where(np.isnan(width), SHARE_OUTSIDE, errors > width)
         self.tail[steps] += self.rates[steps] * (outside - SHARE_OUTSIDE)
         self.tail = np.clip(self.tail, LEAST_TAIL, LARGEST_TAIL)
@@ -106,12 +118,21 @@ class ErrorSpread:
             self.recent = RECENT_KEPT * (self.recent - RECENT_BEFORE) + relative + RECENT_BEFORE
             self.recent_heard = RECENT_KEPT * (self.recent_heard - RECENT_BEFORE) + 1.0 + RECENT_BEFORE
 
-    def tell(self, growth: np.ndarray, least: float) -> None:
-        """The spread of one more forecast, whose errors should grow like this; NaN at steps with few errors."""
+    def tell(self, growth: np.ndarray, least: float, row: int = 0, season: int = 0) -> None:
+        """The spread of one more forecast, whose errors should grow like this; NaN at steps with few errors.
+
+        `row` is that of the first step and `season` the period that is known by now (0: none).
+        """
         deviation, recent = self._deviation(growth, least), self.recent / self.recent_heard
         weights = np.exp(SHARE_OF_LIKELIHOOD * (self.power_losses.min() - self.power_losses))
         spread = deviation * recent ** float(weights @ POWERS / weights.sum())
-        self.told.appendleft(Told(deviation, recent, spread, LEVEL_90 * np.exp(self.tail) * spread))
+        factor = self.places.factors(row + np.arange(self.horizon), season)
+        self.told.appendleft(Told(deviation, recent, spread, LEVEL_90 * np.exp(self.tail) * spread, factor))
+
+    @property
+    def latest(self) -> np.ndarray:
+        """The spread of the last forecast at each step; NaN where few errors are known."""
+        return self.told[0].spread * self.told[0].factor
 
     def _deviation(self, growth: np.ndarray, least: float) -> np.ndarray:
         enough = self.heard >= LEAST_HEARD

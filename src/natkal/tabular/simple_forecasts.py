@@ -2,8 +2,10 @@
 
 Each candidate forecasts `base + scale (z @ theta)`: `z` holds earlier values (inputs of `Past` or the last 24) less a
 reference value, in units of the deviation so far, and a one. `theta` is learned by the linear Kalman filter with fading
-(recursive least squares); a candidate with prior 0 stays at its base. A series has a few hundred values and a candidate
-a few weights, so all of this is NumPy on the host: a program would take longer to compile than this takes to run.
+(recursive least squares). The variance of its noise is the mean square of the candidate's errors so far, faded, so a
+series that is nearly without noise is learned from few values; eight errors of half a deviation stand before the first.
+A candidate with prior 0 stays at its base. A series has a few hundred values and a candidate a few weights, so all of
+this is NumPy on the host: a program would take longer to compile than this takes to run.
 """
 
 import dataclasses
@@ -24,8 +26,14 @@ FIRST_LEARNED = 4
 """Values before the filters start: the deviation of fewer says nothing."""
 LEAST_SCALE = 1e-9
 """The least deviation of a series, in units of the size of its values."""
-LARGEST_ERROR = 1e3
-"""The most that an error counts for, in deviations of the series: a jump after a constant is infinitely many."""
+LARGEST_ERROR = 4.0
+"""The most that an error counts for in a filter, in deviations of the errors before it."""
+ERROR_KEPT, FIRST_ERRORS, FIRST_VARIANCE = 0.99, 8.0, 0.25
+"""Fading of the mean square of the errors, and what stands before the first: their number and mean square, in units of
+the variance of the series.
+"""
+LEAST_VARIANCE = 1e-18
+"""The least variance of the noise, in the same units."""
 LARGEST_RESIDUAL = 5.0
 """The most that a residual counts for in the smoothed forecast, in deviations of the series."""
 
@@ -58,8 +66,8 @@ NOTHING = (0.0,) * FROM_PAST
 NAIVE = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, -1.0)
 DRIFTING = (0.5, 0.0, 0.0, 1.0, -0.5, 0.0, 0.0)
 CANDIDATES = (
-    Candidate(NOTHING, level=True, prior=1.0),
-    Candidate(NOTHING, level=True, prior=1.0, fading=0.005, long=True),
+    Candidate(NOTHING, level=True, prior=0.3),
+    Candidate(NOTHING, level=True, prior=0.3, fading=0.005, long=True),
     Candidate(DRIFTING),
     Candidate(NAIVE, smoothing=0.8),
 )
@@ -102,6 +110,7 @@ class SimpleForecasts:
         self.low, self.high = np.inf, -np.inf
         self.weights = np.zeros((COUNT, INPUTS + 1))
         self.cov = _PRIOR
+        self.error_squares, self.heard = np.zeros(COUNT), 0.0
         self.residual = np.zeros(COUNT)
 
     def learn(self, value: float) -> Origin:
@@ -112,14 +121,17 @@ class SimpleForecasts:
             inputs = np.concatenate([self.past.inputs(), earlier])
             base, z = _design(np.broadcast_to(inputs, (COUNT, INPUTS)), self.mean, scale)
             base = base - _SMOOTHING * self.residual
-            error = value - base - scale * np.einsum("cd,cd->c", z, self.weights)
-            error = np.clip(error, -LARGEST_ERROR * scale, LARGEST_ERROR * scale)
+            error = (value - base) / scale - np.einsum("cd,cd->c", z, self.weights)
+            self.residual = scale * np.clip(error, -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
+            variance = self.noise_variance
+            error = np.clip(error, -LARGEST_ERROR * np.sqrt(variance), LARGEST_ERROR * np.sqrt(variance))
             prior = self.cov / (1 - _FADING)[:, None, None]
             pushed = np.einsum("cde,ce->cd", prior, z)
-            gain = pushed / (1 + np.einsum("cd,cd->c", z, pushed))[:, None]
-            self.weights = self.weights + gain * (error / scale)[:, None]
+            gain = pushed / (variance + np.einsum("cd,cd->c", z, pushed))[:, None]
+            self.weights = self.weights + gain * error[:, None]
             self.cov = prior - gain[:, :, None] * pushed[:, None, :]
-            self.residual = np.clip(error, -LARGEST_RESIDUAL * scale, LARGEST_RESIDUAL * scale)
+            self.error_squares = ERROR_KEPT * self.error_squares + error**2
+            self.heard = ERROR_KEPT * self.heard + 1
         self.past.learn(value)
         self.values.append(value)
         away = value - self.mean
@@ -127,6 +139,12 @@ class SimpleForecasts:
         self.squares += away * (value - self.mean)
         self.low, self.high = min(self.low, value), max(self.high, value)
         return self._origin()
+
+    @property
+    def noise_variance(self) -> np.ndarray:
+        """That of each candidate's filter, in units of the variance of the series."""
+        before = FIRST_ERRORS * FIRST_VARIANCE
+        return (self.error_squares + before) / (self.heard + FIRST_ERRORS) + LEAST_VARIANCE
 
     @property
     def size(self) -> float:
