@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import natkal as nk
+from natkal.engine.prediction import make_prediction
+from natkal.learners.bank_state import is_sound
 from natkal.learners.mixing import mix, regret_bound
 
 COUNT, WIDTH = 60, 3
@@ -112,6 +114,18 @@ def test_a_bad_member_starts_again_from_the_best_good_one(plain, stream):
     best = int(jnp.argmax(healed.log_weights[:2].sum(axis=1)))
     np.testing.assert_array_equal(healed.members[0].params[2], healed.members[0].params[best])
     assert np.isfinite(float(info.log_prob))
+
+
+def test_a_negative_variance_of_a_number_is_not_sound():
+    normal, coin = nk.families.Gaussian(1.0), nk.families.Bernoulli()
+    for outputs, raw, variance, sound in (
+        (normal, 0.3, 0.0, True),
+        (normal, 0.3, -2.0, False),
+        (normal, jnp.nan, 0.5, False),
+        (coin, 40.0, 0.0, True),  # a saturated probability has no variance left
+    ):
+        prediction = make_prediction(outputs, jnp.asarray([raw]), jnp.asarray([[variance]]))
+        assert bool(is_sound(outputs, prediction)) == sound
 
 
 def test_nothing_moves_where_nothing_is_observed(plain, stream):

@@ -16,7 +16,7 @@ from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
 from natkal.learners.bank_parameters import drawn, joint_law, total_covariance
 from natkal.learners.bank_size import grown, pruned
-from natkal.learners.bank_state import BankInfo, BankState, Told
+from natkal.learners.bank_state import BankInfo, BankState, Told, is_sound
 from natkal.learners.laws import Laws, Moments
 from natkal.learners.members import Group, families_of, joined, map_running
 from natkal.learners.mixing import equal_log_weights, mix, regret_bound
@@ -158,7 +158,7 @@ class Bank:
             return after, Told(
                 prediction=as_precision(rest.log_weights.dtype, self.laws.needed(info.prediction)),
                 observed=info.observed,
-                good=info.accepted & jnp.all(jnp.isfinite(info.prediction.mean)),
+                good=info.accepted & is_sound(self.outputs, info.prediction),
                 keep=as_precision(rest.log_weights.dtype, getattr(info, "keep", jnp.ones_like(info.log_prob))),
                 reached=jnp.asarray(getattr(info, "reached", True)) | ~info.observed,
             )

@@ -2,8 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
+from natkal.families.base import Family
 from natkal.learners.mixture import Mixture
 from natkal.learners.selection import SelectionState
 from natkal.typing import Array, Bool, Float, Int
@@ -60,3 +62,11 @@ class Told(NamedTuple):
     good: Bool[Array, ""]
     keep: Float[Array, ""]
     reached: Bool[Array, ""]
+
+
+def is_sound(outputs: Family, prediction: Any) -> Bool[Array, ""]:
+    """True if the mean is finite and the variances of real numbers are positive, as rounding may leave them not."""
+    finite = jnp.all(jnp.isfinite(prediction.mean))
+    if outputs.support != "real" or prediction.cov is None:
+        return finite
+    return finite & jnp.all(jnp.diagonal(jnp.atleast_2d(prediction.cov)) > 0)
