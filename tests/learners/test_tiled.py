@@ -1,5 +1,7 @@
 """A filter with cells: its step against the filter on the whole table, its kernel, its growth."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -79,3 +81,15 @@ def test_an_input_that_is_zero_changes_no_cell() -> None:
     grown = small.embedded(state, large, large.init())
     before, after = small.predict(state, row), large.predict(grown, np.array([*row, 0.0]))
     np.testing.assert_allclose([after.mean, after.cov[0]], [before.mean, before.cov[0]], rtol=1e-5)
+
+
+def test_the_best_member_of_a_bank_tells_what_a_report_asks() -> None:
+    """Its observations, its forgetting, its size, its covariance and its plain parameters."""
+    bank = nk.bank([tiled(0.0), tiled(0.01)])
+    state, _ = nk.run(bank, bank.init(), np.ones((5, INPUTS)), np.ones(5))
+    found: Any = bank.best(state)
+    best, known = found
+    assert int(known.steps) == 5
+    assert any(float(best.rates.amount) == pytest.approx(amount) for amount in (0.0, 0.01))
+    assert best.size == GRIDS * PLACES + INPUTS == len(best.covariance(known))
+    assert known.params.shape == (INPUTS, 1)

@@ -34,6 +34,7 @@ from natkal.curvature import Curvature, MixedState, Prior, diagonal, mixed
 from natkal.engine import KalmanLearner, KalmanState, StepInfo
 from natkal.engine.forecast import Path
 from natkal.engine.prediction import FilterPrediction
+from natkal.engine.rates import Rates
 from natkal.engine.state import short
 from natkal.families.base import Family
 from natkal.models import Feed, Model
@@ -56,6 +57,16 @@ class TiledState(NamedTuple):
 
     def __repr__(self) -> str:
         return f"TiledState({self.plain!r}, cells={short((self.weights, self.variances))})"
+
+    @property
+    def params(self) -> Params:
+        """The plain parameters."""
+        return self.plain.params
+
+    @property
+    def steps(self) -> Any:
+        """How many observations were learned from."""
+        return self.plain.steps
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -134,6 +145,11 @@ class Tiled:
     def curvature(self) -> Curvature:
         """That of the small filter."""
         return self.inner.curvature
+
+    @property
+    def rates(self) -> Rates:
+        """Those of the small filter."""
+        return self.inner.rates
 
     def init(self, params: Params | None = None, key: Array | None = None) -> TiledState:
         """Every cell with the variance of the prior, at 0 unless `params` has them all, as `sample` gives them."""

@@ -41,7 +41,7 @@ def gather(session: Session) -> Facts:
     learner, known = session.learner.loop.learners[0].best(state)
     steps, fading = int(known.steps), float(np.asarray(learner.rates.amount))
     eigenvalues = None
-    if learner.model.size <= LARGEST:
+    if learner.size <= LARGEST:
         eigenvalues = spectrum(np.asarray(run_once(learner.covariance, known)))
     eta = 1 / effective_memory(np.array([max(steps, 1)]), fading)[0]
     rows = np.unique(np.geomspace(1, max(steps, 2), 60).astype(int))
@@ -51,7 +51,7 @@ def gather(session: Session) -> Facts:
         spectrum=None if eigenvalues is None else eta / eigenvalues,
         relevance=relevance(session),
         steps=steps,
-        parameters=learner.model.size,
+        parameters=learner.size,
         memory=(
             (series["row"], series["effective memory"])
             if "effective memory" in series
