@@ -87,6 +87,14 @@ def test_the_command_prints_medians_and_limits(run, tmp_path):
     assert float(rows[2]["predicted"]) == told["forecast"][2]["predicted"]
 
 
+def test_a_series_that_is_too_short_for_scores_says_so(series, tmp_path):
+    short = tmp_path / "short.csv"
+    short.write_text("\n".join(series[0].read_text().splitlines()[:12]))
+    code, text = call("learn", short, "--target", "y", "--horizon", 2, "--run", tmp_path / "short", "--no-report")
+    assert code == 0, text
+    assert "none scored yet, as the first is made after 24 rows" in " ".join(text.split())
+
+
 def test_columns_to_come_are_taken_from_a_file(run, tmp_path):
     future = tmp_path / "future.csv"
     future.write_text("day\n2024-03-05\n2024-03-06\n")

@@ -85,8 +85,10 @@ def print_result(result: dict[str, Any]) -> None:
         out.print(f"report: {result['report']}", soft_wrap=True)
 
 
-def _forecast_table(forecasts: dict[str, Any]) -> Table:
-    """A few of the steps ahead, the last among them."""
+def _forecast_table(forecasts: dict[str, Any]) -> Table | str:
+    """A few of the steps ahead, the last among them; a sentence where no forecast has met its row."""
+    if not any(one["rows"] for one in forecasts["steps"]):
+        return f"forecasts: none scored yet, as the first is made after {forecasts['after_rows']} rows (of a key)"
     table = Table(title="forecasts, by rows ahead", title_justify="left")
     titles = ("rows ahead", "mean absolute error", "same as last", "a period ago", "CRPS", "90% interval holds")
     for name in titles:

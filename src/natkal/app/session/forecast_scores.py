@@ -92,7 +92,7 @@ class ForecastScores:
             names = ("mean_absolute_error", "crps", "coverage_90")
             names += ("last_mean_absolute_error", "seasonal_mean_absolute_error")
             steps.append({"step": step, "rows": int(rows), **dict(zip(names, mean, strict=True))})
-        return {"horizon": self.horizon, "steps": steps}
+        return {"horizon": self.horizon, "after_rows": FIRST_FORECAST, "steps": steps}
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 
