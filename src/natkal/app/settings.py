@@ -1,7 +1,9 @@
 """What the user asked for, and what became of the rows."""
 
 import dataclasses
+from typing import Any
 
+from natkal.tabular.errors import StreamError
 from natkal.tabular.options import Options
 
 
@@ -57,6 +59,17 @@ class Settings:
             memory=self.memory,
             level=self.level,
         )
+
+
+def check_same(given: Any, kept: Any, *, whole: bool) -> None:
+    """Refuse to go on with other settings than those of the run; unless `whole`, a default is one that was left out."""
+    for field in dataclasses.fields(kept):
+        new, old = getattr(given, field.name), getattr(kept, field.name)
+        if new != old and (whole or new != field.default):
+            raise StreamError(
+                f"--resume: the run was started with another --{field.name.replace('_', '-')} ({old!r}); leave the "
+                "options out to go on as before"
+            )
 
 
 @dataclasses.dataclass

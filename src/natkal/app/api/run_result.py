@@ -12,6 +12,7 @@ import numpy as np
 
 from natkal.app.api.answers import Answers, as_table
 from natkal.app.api.calls import TemporaryFolder, table_call
+from natkal.app.reading.go_on import START
 from natkal.app.reading.memory import open_data
 from natkal.app.report import report_text
 from natkal.app.report.facts import calibration, metrics_path, read_metrics, relevance
@@ -168,6 +169,7 @@ class Run:
             old = self._session
             source = open_data(data, old.settings.targets, old.settings.encoding)
             session, _ = Session.resume(old.folder, model=old.settings.model)
+            session.files, session.position = source.names, START
             read, learned = session.counts.read, session.counts.learned
             with progress_line(source, shown=progress, rows_before=session.counts.read) as report:
                 session.run(source, [], checkpoint_seconds=None, report=report)

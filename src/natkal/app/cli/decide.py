@@ -1,5 +1,6 @@
 """`natkal decide`: contexts in, decisions out, rewards by id in the same stream."""
 
+import dataclasses
 import signal
 from enum import StrEnum
 from pathlib import Path
@@ -118,16 +119,25 @@ def decide(
 
 def _session(kind: Any, run: Path, settings: Any, data: list[str] | None, resume: bool, overwrite: bool) -> Any:
     """A new run, or the one in the folder as its last checkpoint has it."""
-    from natkal.app.reading.source import STDIN, find_files
+    from natkal.app.reading.go_on import position_in
+    from natkal.app.reading.source import absolute, find_files
     from natkal.app.session import checkpoint
+    from natkal.app.settings import check_same
     from natkal.tabular.errors import StreamError
 
     if resume and checkpoint.exists(run):
-        session, warning = kind.resume(run)
+        session, warning = kind.resume(run, open_outputs=False)
         if warning:
             err.print(f"[yellow]{escape(warning)}[/]", markup=True)
+        check_same(dataclasses.replace(settings, decisions=session.settings.decisions), session.settings, whole=False)
+        if settings.decisions not in (None, session.settings.decisions):
+            session.settings = dataclasses.replace(session.settings, decisions=settings.decisions)
+            session.lengths.pop("decisions", None)
         if data:
-            session.files = find_files(data)
+            files = absolute(find_files(data))
+            session.position = position_in(files, session.files, session.position, ended=session.ended)
+            session.files = files
+        session.open(session.lengths)
         return session
     if not data:
         raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA to start")
@@ -136,7 +146,7 @@ def _session(kind: Any, run: Path, settings: Any, data: list[str] | None, resume
     run.mkdir(parents=True, exist_ok=True)
     checkpoint.remove(run)
     session = kind(run, settings)
-    session.files = [name if name == STDIN else str(Path(name).absolute()) for name in find_files(data)]
+    session.files = absolute(find_files(data))
     session.open({})
     return session
 

@@ -1,5 +1,6 @@
 """How a run of `natkal learn` begins, or goes on."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,29 +55,30 @@ def _resumed(
     run: Path, settings: "Settings", data: list[str] | None, until_end: bool
 ) -> "tuple[Session, RowSource, list[Rows]]":
     """The session of the last checkpoint, which goes on where it stood."""
+    from natkal.app.reading.go_on import position_in
     from natkal.app.reading.open_source import open_source
     from natkal.app.session.session import Session
+    from natkal.app.settings import check_same
     from natkal.tabular.errors import StreamError
 
     session, warning = Session.resume(run, model=settings.model)
     if warning:
         err.print(f"[yellow]{escape(warning)}[/]", markup=True)
-    if settings.targets and settings != session.settings:
-        changed = [name for name, value in vars(session.settings).items() if getattr(settings, name) != value]
-        raise StreamError(
-            f"--resume: the run was started with another --{changed[0].replace('_', '-')} "
-            f"({getattr(session.settings, changed[0])!r}); leave the options out to go on as before"
+    try:
+        if settings.targets:
+            check_same(settings, session.settings, whole=True)
+        else:
+            check_same(dataclasses.replace(settings, targets=session.settings.targets), session.settings, whole=False)
+        source = open_source(
+            data or session.files,
+            session.settings,
+            run,
+            until_end=until_end,
+            position=lambda files: position_in(files, session.files, session.position, ended=session.ended),
+            offsets=session.offsets,
         )
-    source = open_source(
-        data or session.files,
-        session.settings,
-        run,
-        until_end=until_end,
-        position=session.position,
-        offsets=session.offsets,
-    )
-    files = source.files
-    if len(files) <= session.position.file and session.position.file:
-        raise StreamError(f"--resume: the run stands in file {session.position.file + 1}, and {len(files)} are given")
-    session.files = files
+    except StreamError:
+        session.close_outputs()
+        raise
+    session.files = source.names
     return session, source, []

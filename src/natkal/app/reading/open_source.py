@@ -1,16 +1,15 @@
 """The source that DATA names: files, a pipe, or a topic of Kafka."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from natkal.app.reading.go_on import START
 from natkal.app.reading.kafka.address import is_kafka, kafka_address
 from natkal.app.reading.kafka.source import KafkaSource
 from natkal.app.reading.source import RowSource, Source, find_files
 from natkal.app.settings import Settings
 from natkal.tabular.errors import StreamError
 from natkal.tabular.table import Position
-
-START = Position(0, 0, 1)
 
 
 def open_source(
@@ -19,17 +18,18 @@ def open_source(
     folder: Path,
     *,
     until_end: bool = False,
-    position: Position = START,
+    position: Callable[[list[str]], Position] = lambda files: START,
     offsets: Mapping[str, int] | None = None,
 ) -> RowSource:
-    """The rows of DATA from where a checkpoint stands, or from the first."""
+    """The rows of DATA from where a checkpoint stands: `position` of the files, `offsets` of a topic."""
     check_data(data, settings, until_end=until_end)
     if offsets and not (
         is_kafka(data[0]) and any(name.startswith(f"{kafka_address(data[0]).topic}[") for name in offsets)
     ):
         raise StreamError(f"--resume: the run stands in the topic of {min(offsets)}, and {data[0]} is another one")
     if not is_kafka(data[0]):
-        return Source(find_files(data), position, settings.encoding)
+        files = find_files(data)
+        return Source(files, position(files), settings.encoding)
     return KafkaSource(
         data[0],
         offsets=offsets,

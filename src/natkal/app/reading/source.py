@@ -108,6 +108,11 @@ def find_files(data: Sequence[str]) -> list[str]:
     return found
 
 
+def absolute(files: Sequence[str]) -> list[str]:
+    """The files, so that they are found from any working directory."""
+    return [name if name == STDIN else str(Path(name).absolute()) for name in files]
+
+
 def embedded(name: str) -> Path:
     """A stream that comes with natkal."""
     path = STREAMS / f"{name}.csv.gz"
@@ -160,7 +165,7 @@ class Source:
     @property
     def names(self) -> list[str]:
         """The files, so that they are found from any working directory."""
-        return [name if name == STDIN else str(Path(name).absolute()) for name in self.files]
+        return absolute(self.files)
 
     def share(self) -> float | None:
         """How much of the data has been taken, from 0 to 1; None where that cannot be known (pipes, compression)."""

@@ -68,7 +68,9 @@ class DecisionSession:
         self.bandit: TableBandit | None = None
         self.counts = DecisionCounts()
         self.files: list[str] = []
-        self.position = Position(0, 0, 0)
+        self.position = Position(0, 0, 1)
+        self.ended = False
+        """Whether the files were read to their end."""
         self.own, self.log = DecisionRecord(), DecisionRecord()
         """This run's own decisions, and those of the log it learned from."""
         self.paid = 0.0
@@ -123,6 +125,7 @@ class DecisionSession:
             session = cls(folder, DecisionSettings(**settings))
             session.files = [str(name) for name in kept["files"]]
             session.position = Position(*map(int, kept["position"]))
+            session.ended = kept["ended"] is True
             session.counts = DecisionCounts(**{name: int(value) for name, value in kept["counts"].items()})
             session.own, session.log = DecisionRecord.from_json(kept["own"]), DecisionRecord.from_json(kept["log"])
             session.paid = float(kept["paid"])
@@ -148,7 +151,7 @@ class DecisionSession:
         stop: Callable[[], bool] = lambda: False,
     ) -> bool:
         """Decide and learn to the end of the source; False where `stop` asked to end before."""
-        source.stop = stop
+        source.stop, self.ended = stop, False
         saved_at, saved_rows, finished = time.monotonic(), self.counts.read, True
         try:
             while (rows := source.read()) is not None:
@@ -165,6 +168,7 @@ class DecisionSession:
             finished = False
         finally:
             source.close()
+        self.ended = finished
         self.save()
         for output in self.outputs.values():
             output.close()
@@ -384,6 +388,7 @@ class DecisionSession:
             "settings": dataclasses.asdict(self.settings),
             "files": self.files,
             "position": list(self.position),
+            "ended": self.ended,
             "counts": dataclasses.asdict(self.counts),
             "own": self.own.to_json(),
             "log": self.log.to_json(),

@@ -46,6 +46,8 @@ class Session:
         self.reasons: dict[str, int] = {}
         self.position = Position(0, 0, 1)
         """Where the files are read on."""
+        self.ended = False
+        """Whether the files were read to their end."""
         self.offsets: dict[str, int] = {}
         """The next message of each partition, where rows come from a log."""
         self.queue: deque[tuple[Row, int]] = deque()
@@ -127,7 +129,8 @@ class Session:
         kept = snapshot.read(path, header, arrays, model)
         session = cls(folder, kept.settings, kept.encoder, kept.learner)
         session.files, session.counts, session.reasons = kept.files, kept.counts, kept.reasons
-        session.position, session.offsets, session.sequences = kept.position, kept.offsets, kept.sequences
+        session.position, session.ended = kept.position, kept.ended
+        session.offsets, session.sequences = kept.offsets, kept.sequences
         session.queue, session.held, session.early = kept.queue, kept.held, kept.early
         session.recent_inputs = kept.recent_inputs
         session.metrics, session.clock, session.forecasts = kept.metrics, kept.clock, kept.forecasts
@@ -155,6 +158,7 @@ class Session:
         source.read_ahead(self.schema.all_numbers)
         source.stop = self.stop = stop
         saved_at, saved_rows = time.monotonic(), self.counts.read
+        self.ended = False
         try:
             self.save()
             for rows in _chain(first, source):
@@ -170,6 +174,7 @@ class Session:
                 if stopping:
                     return False
                 self.check_rejects()
+            self.ended = True
             self.finish()
             source.mark(self.offsets)
         except Stopped:

@@ -27,7 +27,7 @@ from natkal.tabular.table_learner import TableLearner
 if TYPE_CHECKING:
     from natkal.app.session.session import Session
 
-FORMAT = 4
+FORMAT = 5
 OPEN_ENDED = ("metrics.open", "metrics.recent", "recent_inputs")
 """Arrays whose number of rows only they themselves know."""
 F8 = np.dtype("<f8")
@@ -47,6 +47,7 @@ class Kept(NamedTuple):
     counts: Counts
     reasons: dict[str, int]
     position: Position
+    ended: bool
     offsets: dict[str, int]
     sequences: dict[str, str]
     queue: deque[tuple[Row, int]]
@@ -71,6 +72,7 @@ def header(session: "Session") -> dict[str, Any]:
         "counts": dataclasses.asdict(session.counts),
         "reasons": session.reasons,
         "position": list(session.position),
+        "ended": session.ended,
         "offsets": session.offsets,
         "outputs": {name: output.kept for name, output in session.outputs.items()},
         "sequences": session.sequences,
@@ -119,6 +121,8 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
     """
     if "learner" in head and "format" not in head:
         raise CheckpointError(f"{path}: is the state of a learner, not a run; nk.load reads it")
+    if "decisions" in head:
+        raise CheckpointError(f"{path}: is a run of natkal decide, which natkal decide, report and serve take")
     if head.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format {head.get('format')!r}, this natkal reads {FORMAT}")
     try:
@@ -149,6 +153,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         ]
         counts = Counts(**{name: _whole(value) for name, value in head["counts"].items()})
         position = Position(*(_whole(value) for value in head["position"]))
+        ended = head["ended"] is True
         offsets = _texts(head["offsets"], _whole)
         files = [_text(name) for name in head["files"]]
         reasons, sequences = _texts(head["reasons"], _whole), _texts(head["sequences"], _text)
@@ -191,6 +196,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         counts=counts,
         reasons=reasons,
         position=position,
+        ended=ended,
         offsets=offsets,
         sequences=sequences,
         queue=_unpacked(learner, stored["queue"], queued),
