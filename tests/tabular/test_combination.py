@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from natkal.tabular import simple_forecasts
-from natkal.tabular.combination import Combination, combined_paths
+from natkal.tabular.combination import COUNT_OF_ALL, Combination, combined_paths
 from natkal.tabular.past import Past
-from natkal.tabular.seasonal_arma import ARMA_COUNT
-from natkal.tabular.simple_forecasts import CANDIDATES, COUNT, DRIFTING, NAIVE, SimpleForecasts, roll
+from natkal.tabular.simple_forecasts import CANDIDATES, DRIFTING, NAIVE, SimpleForecasts, roll
 
 
 def _place(base):
@@ -76,7 +75,7 @@ def test_values_may_come_in_pieces(positive):
     np.testing.assert_array_equal(whole.losses, pieces.losses)
     np.testing.assert_array_equal(whole.spread.tail, pieces.spread.tail)
     np.testing.assert_array_equal(whole.spread.told[0].width, pieces.spread.told[0].width)
-    assert len(whole.losses) == (COUNT + ARMA_COUNT) * (1 + positive)
+    assert len(whole.losses) == COUNT_OF_ALL * (1 + positive)
 
 
 def test_the_next_forecast_goes_on_where_the_last_one_ended():

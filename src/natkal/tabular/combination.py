@@ -1,9 +1,9 @@
 """Forecasts of several steps combined: the mixture's paths, and simple forecasts weighed by how they came true.
 
 The members of the mixture are weighed by how they predict one row. Several rows ahead, simple forecasts are often
-better. So the candidates of `simple_forecasts` and `seasonal_arma` (on the values, and on their logarithms where all
-are positive) run through the known past of the series. What each forecast at every origin is compared with what came,
-step by step:
+better. So the candidates of `simple_forecasts`, `seasonal_arma` and `structural` (on the values, and on their
+logarithms where all are positive) run through the known past of the series. What each forecast at every origin is
+compared with what came, step by step:
 
     l(c, h) <- d l(c, h) + |y - forecast(c, h)|        d = 0.995, and n(h) <- d n(h) + 1
     r(c) = mean over h of l(c, h) / min_c l(c, h)      weight(c) ~ r(c)^-k
@@ -30,7 +30,10 @@ from natkal.tabular.error_spread import LEAST_ERRORS, MEAN_TO_DEVIATION, ErrorSp
 from natkal.tabular.past import Past
 from natkal.tabular.seasonal_arma import ARMA_COUNT, SeasonalArma, error_growth, roll_arma
 from natkal.tabular.simple_forecasts import COUNT, SimpleForecasts, roll
+from natkal.tabular.structural import STRUCTURAL_COUNT, StructuralForecasts
 
+COUNT_OF_ALL = COUNT + ARMA_COUNT + STRUCTURAL_COUNT
+"""Candidates on one scale of the values."""
 LEAST_POWER, LARGEST_POWER, VALUES_PER_POWER = 10.0, 20.0, 20
 LOSS_KEPT = 0.995
 UNTESTED = 1.2
@@ -56,6 +59,7 @@ class Candidates:
     def __init__(self, horizon: int):
         self.horizon = horizon
         self.simple, self.arma = SimpleForecasts(horizon), SeasonalArma(horizon)
+        self.structural = StructuralForecasts(horizon)
 
     def extend(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
         """What they forecast after each of more values (values, candidates, steps), limits (2, values), how the errors
@@ -64,8 +68,13 @@ class Candidates:
         origins = [self.simple.learn(float(value)) for value in values]
         starts = [self.arma.learn(float(value), one.season) for value, one in zip(values, origins, strict=True)]
         limits = np.array([(origin.low, origin.high) for origin in origins]).T
-        made = [roll(origins, self.horizon), roll_arma(starts, limits[0], limits[1], self.horizon)]
         seasons = [one.season for one in origins]
+        structural = [self.structural.learn(float(value), one) for value, one in zip(values, seasons, strict=True)]
+        made = [
+            roll(origins, self.horizon),
+            roll_arma(starts, limits[0], limits[1], self.horizon),
+            np.clip(structural, *limits[:, :, None, None]),
+        ]
         return np.concatenate(made, axis=1), limits, error_growth(starts, self.horizon), seasons
 
 
@@ -75,8 +84,9 @@ class Combination:
     def __init__(self, horizon: int, first: int, positive: bool):
         self.horizon, self.first, self.positive = horizon, first, positive
         self.scales = [Candidates(horizon) for _ in range(1 + positive)]
-        count = (COUNT + ARMA_COUNT) * len(self.scales)
-        self.arma = np.tile(np.arange(COUNT + ARMA_COUNT) >= COUNT, len(self.scales))
+        count = COUNT_OF_ALL * len(self.scales)
+        places = np.arange(count) % COUNT_OF_ALL
+        self.arma = (places >= COUNT) & (places < COUNT + ARMA_COUNT)
         self.count, self.size = 0, float(np.finfo(np.float32).tiny)
         self.losses, self.heard = np.zeros((count, horizon)), np.zeros(horizon)
         self.spread = ErrorSpread(horizon)
