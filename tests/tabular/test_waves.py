@@ -72,5 +72,5 @@ def test_a_bandit_that_grew_is_one_that_was_large_from_the_start(monkeypatch: py
 def test_wide_contexts_have_none() -> None:
     options = BanditOptions()
     narrow, wide = (architectures(options, fan_in) for fan_in in (WAVES_UP_TO, WAVES_UP_TO + 1))
-    assert [layers.name for layers in narrow] == ["linear", "waves", "mlp:64"]
+    assert [layers.name for layers in narrow] == ["linear", "waves", "near waves", "mlp:64"]
     assert wide == (Layers(()), Layers((64,)))

@@ -14,7 +14,7 @@ class JointLaw(NamedTuple):
     `location` (m, n) and `cov` (m, n, n) are those of the first raw output of each arm, A P A' with the rows A of all
     arms: the correlations between arms are in it. The expected reward increases with the raw output in every family of
     numbers, so the arms can be ranked by it. `mean` (m, n) and `noise` (m, n) are the expected reward at the location
-    and the variance of a reward around it. `unit` is the usual deviation of a reward, where the learner has found one.
+    and the variance of a reward around it.
     """
 
     log_weights: Float[Array, " m"]
@@ -22,7 +22,6 @@ class JointLaw(NamedTuple):
     cov: Float[Array, "m n n"]
     mean: Float[Array, "m n"]
     noise: Float[Array, "m n"]
-    unit: Float[Array, ""] | None = None
 
 
 @runtime_checkable

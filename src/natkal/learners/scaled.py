@@ -150,7 +150,7 @@ class Scaled:
             return law
         location, scale, *_ = self.units.target_units(state)
         if self.units.outputs.support == "real":
-            law = law._replace(location=location + scale * law.location, cov=jnp.square(scale) * law.cov, unit=scale)
+            law = law._replace(location=location + scale * law.location, cov=jnp.square(scale) * law.cov)
         return law._replace(mean=location + scale * law.mean, noise=jnp.square(scale) * law.noise)
 
     def inflate(self, state: ScaledState, factor: Array) -> ScaledState:

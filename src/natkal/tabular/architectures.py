@@ -187,17 +187,19 @@ class Waves(Layers):
     prior variance for all of them nearly the Gaussian process with the kernel exp(-|x - x'|^2 / (2 d)), d inputs
     (Rahimi and Recht, Random features for large-scale kernel machines, 2007). They come before the inputs, and each
     input has directions of its own: what a later input adds comes last, and while it is 0 it changes nothing.
+    `nearness` multiplies the distances |x - x'| in the kernel.
     """
 
     hidden: tuple[int, ...] = ()
     waves: int = 40
     fan_in: int = 1
     seed: int = 0
+    nearness: float = 1.0
 
     @property
     def name(self) -> str:
         """As members are named."""
-        return "waves"
+        return "waves" if self.nearness == 1 else "near waves"
 
     def params(self, seed: int, shape: Shape, outputs: int) -> Params:
         """Zeros, as of a linear model."""
@@ -208,10 +210,10 @@ class Waves(Layers):
         return mlp_apply(params, jnp.concatenate([self.cosines(features), features]))
 
     def cosines(self, features: Array) -> Array:
-        """sqrt(2) cos(w_i' x + b_i)."""
+        """sqrt(2) cos(nearness w_i' x + b_i)."""
         directions = _drawn(self.seed, DIRECTIONS, len(features), self.waves, self.fan_in).astype(self.dtype)
         phases = np.random.default_rng((self.seed, DIRECTIONS)).uniform(0, 2 * np.pi, self.waves).astype(self.dtype)
-        return np.sqrt(2).astype(self.dtype) * jnp.cos(features @ directions + phases)
+        return np.sqrt(2).astype(self.dtype) * jnp.cos(self.nearness * (features @ directions) + phases)
 
     def first_fan_in(self, shape: Shape) -> int:
         """The inputs there were first, and the cosines."""

@@ -25,10 +25,13 @@ from natkal.tabular.errors import StreamError
 
 REWARDS: dict[str, Family] = {"binary": Bernoulli(), "number": Gaussian(1.0), "count": Poisson()}
 """The family of each kind of reward."""
-FILTERS = {"linear": ((6.0, 0.0), (1.0, 0.0), (6.0, 2e-3)), "waves": ((6.0, 0.0), (60.0, 0.0))}
+COSINES = ((6.0, 0.0), (60.0, 0.0))
+FILTERS = {"linear": ((6.0, 0.0), (1.0, 0.0), (6.0, 2e-3)), "waves": COSINES, "near waves": COSINES}
 NETWORK = ((20.0, 0.0), (60.0, 0.0), (20.0, 1e-3))
 """(prior scale times 1/fan-in, fading) of the filters; with inputs of deviation 1 an output has about that variance."""
 HIDDEN = (64,)
+NEARNESS = (1.0, 2.0)
+"""Of the cosines: their kernel is that of a smooth function, or of one that changes within half the distance."""
 WAVES_UP_TO = 32
 """Numbers of a context up to which there are cosines: their filters have a block of (40 + numbers)^2 for each arm."""
 POLICIES = ("thompson", "ucb", "epsilon-greedy", "greedy")
@@ -83,7 +86,8 @@ def architectures(options: BanditOptions, fan_in: int) -> tuple[Layers, ...]:
     """The architectures that run on contexts that began with `fan_in` numbers."""
     model = options.model
     if model == "auto":
-        waves = (Waves(fan_in=fan_in, seed=options.seed),) if fan_in <= WAVES_UP_TO else ()
+        nearness = NEARNESS if fan_in <= WAVES_UP_TO else ()
+        waves = (Waves(fan_in=fan_in, seed=options.seed, nearness=near) for near in nearness)
         return (Layers(()), *waves, Layers(HIDDEN))
     if model == "linear":
         return (Layers(()),)

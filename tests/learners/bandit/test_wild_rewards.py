@@ -38,6 +38,13 @@ def test_zeros_and_missing_rewards_say_nothing_of_size() -> None:
     np.testing.assert_array_equal(sifted(rewards), rewards)
 
 
+def test_lowest_and_highest_are_those_of_the_rewards_taken() -> None:
+    sizes = wild_rewards.start(jnp.float64)
+    for reward in (2.0, 3.0, np.nan, 2.5, 4.0, 3.5, 1e6):
+        sizes, _ = wild_rewards.sift(sizes, jnp.asarray(reward))
+    assert (float(sizes.taken), float(sizes.lowest), float(sizes.highest)) == (5.0, 2.0, 4.0)
+
+
 def test_a_first_value_of_another_order_is_left_out() -> None:
     values = jnp.array([1.0, -2.0, 1e6, 0.5])
     np.testing.assert_array_equal(scales.without_lone(values), [1.0, -2.0, np.nan, 0.5])

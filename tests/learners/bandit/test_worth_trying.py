@@ -8,9 +8,10 @@ from scipy import stats
 
 import natkal as nk
 from natkal.engine.joint import JointLaw
-from natkal.learners.bandit import policies
+from natkal.learners.bandit.arm_knowledge import of_mixture
 from natkal.learners.bandit.policies import Knowledge
-from natkal.learners.bandit.worth_trying import FORCED, TRIALS, USUAL_GAP, candidates, reward_knowledge
+from natkal.learners.bandit.wild_rewards import Sizes
+from natkal.learners.bandit.worth_trying import TRIALS, pays_to_try
 
 ALL = jnp.ones(4, bool)
 
@@ -29,16 +30,14 @@ def law_of(location: np.ndarray, variance: np.ndarray, noise: np.ndarray) -> Joi
 def test_against_a_literal_loop() -> None:
     rng = np.random.default_rng(0)
     family = nk.families.Gaussian(1.0)
-    ask = jax.jit(lambda law: candidates(family, law, ALL))
+    ask = jax.jit(lambda law: pays_to_try(family, law, ALL))
     both = set()
     for _ in range(40):
         mean, variance, noise = rng.normal(size=4), 10 ** rng.uniform(-4, 1, size=4), rng.uniform(0.1, 2, size=4)
         worth = noise / variance
         horizon, best = max(1.0, worth.max()), mean.max()
         answer = ask(law_of(mean, variance, noise))
-        cheap = np.minimum(1.0, USUAL_GAP * np.sqrt(noise) / np.maximum(best - mean, 1e-300))
-        np.testing.assert_allclose(answer.forced, np.where(worth < FORCED * np.sqrt(horizon), cheap, 0.0))
-        for arm, found in enumerate(np.asarray(answer.worth_trying)):
+        for arm, found in enumerate(np.asarray(answer)):
             gap, pays = best - mean[arm], bool(mean[arm] == best)
             for more in TRIALS:
                 if more <= horizon:
@@ -63,7 +62,7 @@ def test_the_moments_of_a_mean_reward_against_draws() -> None:
         mean=jnp.asarray(chance),
         noise=jnp.asarray(chance * (1 - chance)),
     )
-    found = reward_knowledge(nk.families.Bernoulli(), law)
+    found = of_mixture(nk.families.Bernoulli(), law)
     member = rng.choice(2, 400_000, p=weights)
     raw = location[member] + np.sqrt(variance[member]) * rng.normal(size=(len(member), 3))
     drawn = 1 / (1 + np.exp(-raw))
@@ -75,50 +74,31 @@ def test_what_is_known_is_not_tried_and_what_is_not_known_is() -> None:
     """Of two arms with the same lower mean, that of 1,000 rewards is left out, that of none is not; nor is the best."""
     family, mean = nk.families.Gaussian(1.0), np.array([1.0, 0.0, 0.0, 1.0])
     law = law_of(mean, np.array([1e-3, 1e-3, 4.0, 1e-3]), np.ones(4))
-    found = candidates(family, law, ALL)
-    np.testing.assert_array_equal(found.worth_trying, [True, False, True, True])
-    np.testing.assert_array_equal(found.forced, [0, 0, 1, 0])
-    left = candidates(family, law, jnp.array([False, True, False, False]))
-    np.testing.assert_array_equal(left.worth_trying, [False, True, False, False])
+    np.testing.assert_array_equal(pays_to_try(family, law, ALL), [True, False, True, True])
+    left = pays_to_try(family, law, jnp.array([False, True, False, False]))
+    np.testing.assert_array_equal(left, [False, True, False, False])
     # a reward without noise, an arm without doubt: finite, and the best arm alone
     certain = law_of(mean, np.zeros(4), np.zeros(4))
-    sure = candidates(family, certain, ALL)
-    np.testing.assert_array_equal(sure.worth_trying, [True, False, False, True])
-    bounded = candidates(nk.families.Bernoulli(), law, ALL)
-    assert not bounded.forced.any()
+    np.testing.assert_array_equal(pays_to_try(family, certain, ALL), [True, False, False, True])
 
 
 @pytest.mark.float64
 @pytest.mark.parametrize("floor", [0.0, 0.3])
 def test_frequencies_are_the_probabilities_that_are_told(floor: float) -> None:
-    """Three arms, of one hardly anything is known, 4 deviations below the best: a chi-squared test.
+    """Three arms, of one hardly anything is known: a chi-squared test.
 
-    It has its turn in half of the decisions, and is then tried with probability 3 / 4. With a floor, that share of the
-    decisions is any arm.
+    It has its turn in half of the decisions. With a floor, that share of the decisions is any arm.
     """
     law = law_of(np.array([1.0, 0.995, -3.0]), np.array([1e-3, 2e-3, 1.0]), np.ones(3))
-    known = Knowledge(
-        nk.families.Gaussian(1.0), law, jnp.ones(3, bool), jnp.array([0.5, 1.0]), jnp.log(jnp.full(2, 0.5))
-    )
+    seen, scales = Sizes(*jnp.array([100.0, -5.0, 3.0, 0.0])), jnp.array([0.5, 1.0])
+    known = Knowledge(nk.families.Gaussian(1.0), law, jnp.ones(3, bool), scales, jnp.log(jnp.full(2, 0.5)), seen)
     policy = nk.thompson(draws=2000, floor=floor)
     chances = np.asarray(nk.thompson(draws=200_000, floor=floor).probabilities(known, jax.random.key(0)))
     found = jax.jit(jax.vmap(lambda key: policy.choose(known, key)))(jax.random.split(jax.random.key(1), 4000))
-    assert chances[2] == pytest.approx((1 - floor) * 0.375 + floor / 3, abs=0.01)
+    assert chances[2] == pytest.approx((1 - floor) * 0.5 + floor / 3, abs=0.01)
     assert chances.sum() == pytest.approx(1.0)
     assert stats.chisquare(np.bincount(found.arm, minlength=3), 4000 * chances).pvalue > 1e-3
     np.testing.assert_allclose(found.probability, chances[np.asarray(found.arm)], atol=0.02)
-
-
-@pytest.mark.float64
-def test_a_forced_trial_costs_little_where_rewards_are_far_apart() -> None:
-    """With the unit u of a learner, the forced trials of a decision cost at most USUAL_GAP u / 2, whatever the gap."""
-    family, unit = nk.families.Gaussian(1.0), 0.1
-    for gap in (0.2, 50.0, 1e6):
-        law = law_of(np.array([gap, 0.0, 0.0, 0.0]), np.array([1e-4, 1.0, 1.0, 1.0]), np.full(4, 0.01))
-        found = candidates(family, law._replace(unit=jnp.asarray(unit)), ALL)
-        share, each = policies._forced(found)
-        assert float(share * jnp.sum(each * gap)) <= 0.5 * USUAL_GAP * unit * (1 + 1e-12)
-        assert np.all(np.asarray(found.forced)[1:] > 0)
 
 
 @pytest.mark.float64

@@ -135,7 +135,8 @@ class Bandit:
         return self.policy.choose(self._known(state, law, free), key)
 
     def _known(self, state: BanditState, law: JointLaw, free: Bool[Array, " n"]) -> Knowledge:
-        return Knowledge(self.outputs, law, free, jnp.asarray(self.scales, law.location.dtype), state.log_scales)
+        scales = jnp.asarray(self.scales, law.location.dtype)
+        return Knowledge(self.outputs, law, free, scales, state.log_scales, state.sizes)
 
     @jit_method
     def _learn(self, state: BanditState, context: Any, arm: Any, reward: Any) -> BanditState:

@@ -10,7 +10,9 @@ from natkal import linalg
 from natkal.engine.joint import JointLaw
 from natkal.families.base import Family
 from natkal.learners.bandit.best_arm import best_of_two, estimated, estimated_of_all
-from natkal.learners.bandit.worth_trying import Candidates, candidates
+from natkal.learners.bandit.forced_trials import hardly_known
+from natkal.learners.bandit.wild_rewards import Sizes
+from natkal.learners.bandit.worth_trying import pays_to_try
 from natkal.typing import Array, Bool, Float, Int
 
 FORCED_SHARE = 0.5
@@ -18,8 +20,8 @@ FORCED_SHARE = 0.5
 
 
 class Knowledge(NamedTuple):
-    """What a policy may use: the law of a reward and the joint law of the arms, which of them there are, and the scales
-    of a draw.
+    """What a policy may use: the law of a reward, the joint law of the arms and which of them there are, the scales of
+    a draw and their weights, and how large rewards were.
     """
 
     family: Family
@@ -27,11 +29,19 @@ class Knowledge(NamedTuple):
     available: Bool[Array, " n"]
     scales: Float[Array, " s"]
     log_scales: Float[Array, " s"]
+    seen: Sizes
 
     @property
     def expected(self) -> Float[Array, " n"]:
         """The expected reward of each arm, members by their weights."""
         return jnp.exp(self.law.log_weights) @ self.law.mean
+
+
+class Candidates(NamedTuple):
+    """Which arms a draw may choose, and which are tried by force because hardly anything is known of them."""
+
+    drawn: Bool[Array, " n"]
+    forced: Bool[Array, " n"]
 
 
 class Choice(NamedTuple):
@@ -78,11 +88,11 @@ class Thompson:
         location, cov = law.location[member], law.cov[member]
         noise = jax.random.normal(draw_key, location.shape, location.dtype)
         drawn = location + scale * (linalg.semidefinite(cov).triangle() @ noise)
-        best = jnp.argmax(jnp.where(found.worth_trying, drawn, -jnp.inf))
+        best = jnp.argmax(jnp.where(found.drawn, drawn, -jnp.inf))
         coin_key, any_key, floor_key, uniform_key = jax.random.split(forced_key, 4)
         share, each = _forced(found)
         forced = jax.random.uniform(coin_key) < share
-        anything = jax.random.categorical(any_key, jnp.log(found.forced))
+        anything = jax.random.categorical(any_key, jnp.where(found.forced, 0.0, -jnp.inf))
         arm = jnp.where(forced, anything, best)
         if self.floor > 0:
             uniform = jax.random.categorical(uniform_key, jnp.log(_equal(known.available)))
@@ -91,11 +101,11 @@ class Thompson:
             return Choice(arm, jnp.ones((), location.dtype), jnp.asarray(True))
         if location.size == 2:
             both = best_of_two(law, known.scales, known.log_scales, arm)
-            alone = jnp.where(found.worth_trying[arm], 1.0, 0.0)
-            chance, exact = jnp.where(jnp.all(found.worth_trying), both, alone), True
+            alone = jnp.where(found.drawn[arm], 1.0, 0.0)
+            chance, exact = jnp.where(jnp.all(found.drawn), both, alone), True
         else:
-            paths = estimated(law, known.scales, known.log_scales, found.worth_trying, arm, chance_key, self.draws)
-            chance, exact = jnp.where(found.worth_trying[arm], paths, 0.0), False
+            paths = estimated(law, known.scales, known.log_scales, found.drawn, arm, chance_key, self.draws)
+            chance, exact = jnp.where(found.drawn[arm], paths, 0.0), False
         free = (1 - share) * chance + share * each[arm]
         mixed = (1 - self.floor) * free + self.floor * _equal(known.available)[arm]
         return Choice(arm, jnp.minimum(mixed, 1.0).astype(location.dtype), jnp.asarray(exact))
@@ -109,8 +119,8 @@ class Thompson:
             first = best_of_two(law, known.scales, known.log_scales, 0)
             both = jnp.stack([first, 1 - first])
         else:
-            both = estimated_of_all(law, known.scales, known.log_scales, found.worth_trying, key, self.draws)
-        free = jnp.where(found.worth_trying, both, 0.0)
+            both = estimated_of_all(law, known.scales, known.log_scales, found.drawn, key, self.draws)
+        free = jnp.where(found.drawn, both, 0.0)
         share, each = _forced(found)
         tried = (1 - share) * free / jnp.sum(free) + share * each
         return ((1 - self.floor) * tried + self.floor * _equal(known.available)).astype(law.location.dtype)
@@ -118,8 +128,9 @@ class Thompson:
     def _candidates(self, known: Knowledge) -> Candidates:
         """The arms to draw from; all of them, and none by force, where the scale is fixed."""
         if self.scale is not None:
-            return Candidates(known.available, jnp.zeros(known.available.shape, known.law.location.dtype))
-        return candidates(known.family, known.law, known.available)
+            return Candidates(known.available, jnp.zeros(known.available.shape, bool))
+        asked = known.family, known.law, known.available
+        return Candidates(pays_to_try(*asked), hardly_known(*asked, known.seen))
 
 
 def _equal(available: Bool[Array, " n"]) -> Float[Array, " n"]:
@@ -128,14 +139,9 @@ def _equal(available: Bool[Array, " n"]) -> Float[Array, " n"]:
 
 
 def _forced(found: Candidates) -> tuple[Float[Array, ""], Float[Array, " n"]]:
-    """The probability of a forced trial, and that of each arm then.
-
-    Of the m arms that are hardly known each has its turn with probability FORCED_SHARE / m, and is then tried with the
-    probability `found.forced`; otherwise the decision is a draw like any other.
-    """
-    total = jnp.sum(found.forced)
-    turns = jnp.maximum(jnp.sum(found.forced > 0), 1)
-    return FORCED_SHARE * total / turns, found.forced / jnp.where(total > 0, total, 1.0)
+    """The probability of a forced trial, and that of each arm then: those that are hardly known have their turns."""
+    count = jnp.sum(found.forced)
+    return jnp.where(count > 0, FORCED_SHARE, 0.0), found.forced / jnp.maximum(count, 1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,17 +19,23 @@ FIRST = 5.0
 
 
 class Sizes(NamedTuple):
-    """How many rewards were taken, the size of the largest, and of the one set aside last (0 before any)."""
+    """How many rewards were taken, the lowest and the highest, the size of the one set aside last; 0 before any."""
 
     taken: Float[Array, ""]
-    largest: Float[Array, ""]
+    lowest: Float[Array, ""]
+    highest: Float[Array, ""]
     aside: Float[Array, ""]
+
+    @property
+    def largest(self) -> Float[Array, ""]:
+        """The size of the largest reward."""
+        return jnp.maximum(-self.lowest, self.highest)
 
 
 def start(dtype: Any) -> Sizes:
     """No reward seen."""
     zero = jnp.zeros((), dtype)
-    return Sizes(zero, zero, zero)
+    return Sizes(zero, zero, zero, zero)
 
 
 def sift(sizes: Sizes, reward: Float[Array, ""]) -> tuple[Sizes, Float[Array, ""]]:
@@ -39,9 +45,11 @@ def sift(sizes: Sizes, reward: Float[Array, ""]) -> tuple[Sizes, Float[Array, ""
     again = (size <= ALIKE * sizes.aside) & (size * ALIKE >= sizes.aside)
     set_aside = wild & ~again
     taken = ~jnp.isnan(reward) & ~set_aside
+    first = sizes.taken == 0
     after = Sizes(
         taken=sizes.taken + taken,
-        largest=jnp.where(taken, jnp.maximum(sizes.largest, size), sizes.largest),
+        lowest=jnp.where(taken, jnp.where(first, reward, jnp.minimum(sizes.lowest, reward)), sizes.lowest),
+        highest=jnp.where(taken, jnp.where(first, reward, jnp.maximum(sizes.highest, reward)), sizes.highest),
         aside=jnp.where(set_aside, size, sizes.aside),
     )
     return after, jnp.where(set_aside, jnp.nan, reward)
