@@ -312,3 +312,20 @@ def test_a_run_of_easy_rewards_leaves_the_noise_of_the_rewards_before_it() -> No
         squares = 0.999 * squares + np.minimum(told, 25 * squares / heard)
         heard = 0.999 * heard + 1
     assert np.all(noise[-1] > 0.5 * noise[200])
+
+
+def test_draws_of_numbers_are_around_the_mean_of_all_members() -> None:
+    """With rewards of numbers the law of each member has the mixture's mean and its own covariance; else its own."""
+    for family, shared in ((GAUSSIAN, True), (BERNOULLI, False)):
+        bandit = nk.bandit(heads(family), arms=ARMS)
+        state = bandit.init()
+        for reward, arm in ((1, 0), (0, 1), (1, 2), (1, 1)):
+            state = bandit.learn(state, CONTEXT, arm, reward)
+        inputs = {"context": CONTEXT, "arm": jnp.arange(ARMS)}
+        own, used = bandit.learner.joint(state.learner, inputs), bandit._law(state, inputs)
+        mixed = np.exp(used.log_weights) @ own.location
+        np.testing.assert_allclose(
+            used.location, np.broadcast_to(mixed, own.location.shape) if shared else own.location
+        )
+        np.testing.assert_array_equal(used.cov, own.cov)
+        assert not np.allclose(own.location[0], own.location[1])

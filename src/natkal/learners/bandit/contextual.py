@@ -163,9 +163,15 @@ class Bandit:
         return BanditState(learner, log_scales, sizes, members)
 
     def _law(self, state: BanditState, inputs: Any) -> JointLaw:
-        """The joint law of the arms, with the weights that members have in a decision."""
+        """The joint law of the arms; where members count by the errors of their means, draws are around the mean of all
+        members, with the covariance of one.
+        """
         law = self.learner.joint(state.learner, inputs)
-        return law._replace(log_weights=state.members.log_weights) if self.weighs_by_error else law
+        if not self.weighs_by_error:
+            return law
+        log_weights = state.members.log_weights
+        shared = jnp.broadcast_to(jnp.exp(log_weights) @ law.location, law.location.shape)
+        return law._replace(log_weights=log_weights, location=shared)
 
     def _every_arm(self, context: Any) -> dict[str, Any]:
         if self.arms is not None:
