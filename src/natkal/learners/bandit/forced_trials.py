@@ -7,12 +7,13 @@ surprise, contexts with a surprise have a chance of about 1 / n, so what may be 
 (room / gap)^1/2. Over time, n grows as the logarithm (Lai and Robbins 1985). So an arm is tried by force while
 
     n_a < log(H / FIRST) (min(room / gap, LARGEST_RATIO))^1/2       H = max_b n_b
-    room = max(0, highest - best - DEVIATIONS sd) + BEYOND (highest - lowest)
+    room = max(0, highest - best - DEVIATIONS sd) + max(0, highest - lowest - 2 DEVIATIONS sd)
 
 where n_a is what the member that knows arm a best knows of it in this context, in rewards, `best` is the largest
-expected reward here, sd the deviation of the noise, and `lowest` and `highest` are the rewards seen so far. Where the
-best arm pays as much as was ever seen, or where a trial would cost far more than anything to be found, there is hardly
-a trial. While the best arm is worth few rewards there is none either: then the posterior explores by itself.
+expected reward here, sd the deviation of the noise, and `lowest` and `highest` are the rewards seen so far: a surprise
+may pay as much as the highest, and more by as much as rewards differ, noise apart. Where a trial would cost far more
+than anything to be found there is hardly one. While the best arm is worth few rewards there is none either: then the
+posterior explores by itself.
 
 Rewards that are 0 or 1 have no surprises.
 """
@@ -27,10 +28,8 @@ from natkal.typing import Array, Bool, Float
 
 FIRST = 5.0
 """Rewards that what is known of the best known arm is worth when forced trials begin."""
-BEYOND = 0.2
-"""A surprise may exceed the rewards seen so far by this part of their range."""
 DEVIATIONS = 3.0
-"""By so many deviations of its noise the highest reward may be an accident."""
+"""The lowest and the highest reward may be accidents by so many deviations of the noise."""
 LARGEST_RATIO = 10.0
 """Arms as good as the best cost nothing to try; the ratio of room and gap counts as this at most."""
 
@@ -52,7 +51,8 @@ def _room_over_gap(
     expected: Float[Array, " n"], noise: Float[Array, " n"], available: Bool[Array, " n"], seen: Sizes
 ) -> Float[Array, " n"]:
     best = jnp.max(jnp.where(available, expected, -jnp.inf))
-    deviation = jnp.sqrt(jnp.max(jnp.where(available, noise, 0.0)))
-    room = jnp.maximum(seen.highest - best - DEVIATIONS * deviation, 0.0) + BEYOND * (seen.highest - seen.lowest)
+    accident = DEVIATIONS * jnp.sqrt(jnp.max(jnp.where(available, noise, 0.0)))
+    known = jnp.maximum(seen.highest - best - accident, 0.0)
+    room = known + jnp.maximum(seen.highest - seen.lowest - 2 * accident, 0.0)
     gap = jnp.maximum(best - expected, jnp.finfo(expected.dtype).tiny)
     return jnp.minimum(room / gap, LARGEST_RATIO)
