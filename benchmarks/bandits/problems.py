@@ -75,20 +75,28 @@ def linear(seed: int) -> Problem:
     return Problem("linear", contexts, means + 0.5 * rng.normal(size=means.shape), means.max(axis=1), "number")
 
 
-def wheel(seed: int, delta: float = 0.95) -> Problem:
-    """The wheel of Riquelme, Tucker and Snoek: four arms pay 50, each in its part of the outer tenth of a disc."""
-    rng = np.random.default_rng(seed)
+def wheel_means(
+    rng: np.random.Generator, delta: float, good: float, low: float, safe: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points of a disc, and what five arms pay there: four `good` in their quarter outside delta, one always `safe`."""
     points = []
     while len(points) < WHEEL_ROWS:
         point = rng.uniform(-1, 1, size=2)
         if point @ point <= 1:
             points.append(point)
     contexts = np.array(points)
-    means = np.full((WHEEL_ROWS, 5), 1.0)
-    means[:, 4] = 1.2
+    means = np.full((WHEEL_ROWS, 5), low)
+    means[:, 4] = safe
     outside = np.linalg.norm(contexts, axis=1) > delta
     quarter = 2 * (contexts[:, 0] < 0) + (contexts[:, 1] < 0)
-    means[outside, quarter[outside]] = 50.0
+    means[outside, quarter[outside]] = good
+    return contexts, means
+
+
+def wheel(seed: int, delta: float = 0.95) -> Problem:
+    """The wheel of Riquelme, Tucker and Snoek: four arms pay 50, each in its part of the outer tenth of a disc."""
+    rng = np.random.default_rng(seed)
+    contexts, means = wheel_means(rng, delta, good=50.0, low=1.0, safe=1.2)
     rewards = means + 0.01 * rng.normal(size=means.shape)
     return Problem("wheel 0.95", contexts, rewards, means.max(axis=1), "number")
 

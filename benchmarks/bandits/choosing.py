@@ -1,0 +1,144 @@
+"""The problems of numbers that the rules of exploration were chosen on; their seeds begin at 1,000.
+
+All draws of a problem run side by side. A regret is the sum of the best expected reward less the expected reward of the
+arm that was taken: without the noise of the rewards.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.bandits.problems import ROWS, wheel_means
+from natkal.compiling import compile_loop
+from natkal.tabular.bandit_options import BanditOptions, make_bandit
+
+FIRST_SEED = 1_000
+Draw = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Contexts (n, d), what each arm pays on average (n, K), and what it pays."""
+
+
+def wheel(seed: int, delta: float, good: float, low: float, safe: float, noise: float) -> Draw:
+    """The wheel with other rewards: outside the radius delta one arm pays `good`; one is always `safe`."""
+    rng = np.random.default_rng(seed)
+    contexts, means = wheel_means(rng, delta, good, low, safe)
+    return contexts, means, means + noise * rng.normal(size=means.shape)
+
+
+def linear(seed: int, numbers: int = 10, level: float = 0.0, freedom: float | None = None) -> Draw:
+    """Five arms, each linear in the context, around `level`; noise 0.5, normal or Student's."""
+    rng = np.random.default_rng(seed)
+    weights, contexts = rng.normal(size=(5, numbers)) / np.sqrt(numbers), rng.normal(size=(ROWS, numbers))
+    means = level + contexts @ weights.T
+    noise = rng.normal(size=means.shape) if freedom is None else rng.standard_t(freedom, size=means.shape)
+    return contexts, means, means + 0.5 * noise
+
+
+def friedman(seed: int) -> Draw:
+    """Four arms: Friedman's function of the ten numbers, in another order for each arm; noise 1."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.uniform(size=(ROWS, 10))
+
+    def function(z: np.ndarray) -> np.ndarray:
+        return 10 * np.sin(np.pi * z[:, 0] * z[:, 1]) + 20 * (z[:, 2] - 0.5) ** 2 + 10 * z[:, 3] + 5 * z[:, 4]
+
+    means = np.stack([function(contexts[:, rng.permutation(10)]) for _ in range(4)], axis=1)
+    return contexts, means, means + rng.normal(size=means.shape)
+
+
+def quadratic(seed: int) -> Draw:
+    """Five arms, each a quadratic form of four numbers; noise 0.5."""
+    rng = np.random.default_rng(seed)
+    contexts, forms, weights = rng.normal(size=(ROWS, 4)), rng.normal(size=(5, 4, 4)) / 4, rng.normal(size=(5, 4)) / 2
+    means = contexts @ weights.T + np.einsum("ni,kij,nj->nk", contexts, forms, contexts)
+    return contexts, means, means + 0.5 * rng.normal(size=means.shape)
+
+
+def without_context(seed: int) -> Draw:
+    """Ten arms that pay a number each, whatever the five numbers of the context; noise 1."""
+    rng = np.random.default_rng(seed)
+    contexts, means = rng.normal(size=(ROWS, 5)), np.tile(rng.normal(size=10), (ROWS, 1))
+    return contexts, means, means + rng.normal(size=means.shape)
+
+
+def prices(seed: int) -> Draw:
+    """Four prices: a sale is rarer the higher the price, depends on three numbers, and pays the price."""
+    rng = np.random.default_rng(seed)
+    contexts, weights, price = rng.normal(size=(ROWS, 3)), 0.5 * rng.normal(size=(4, 3)), 5 * 1.5 ** np.arange(4)
+    chance = 1 / (1 + np.exp(-(contexts @ weights.T) + 1.5 + 0.4 * np.arange(4)))
+    return contexts, chance * price, (rng.uniform(size=chance.shape) < chance) * price
+
+
+def classes_with_noise(seed: int, name: str) -> Draw:
+    """A table of classes: the right arm pays 1, noise 0.3."""
+    rng = np.random.default_rng(seed)
+    if name == "made":
+        from sklearn.datasets import make_classification
+
+        sizes: dict[str, Any] = {"n_features": 6, "n_informative": 5, "n_redundant": 0, "n_classes": 5}
+        inputs, labels = make_classification(ROWS, **sizes, random_state=seed)
+    else:
+        from river.datasets import synth
+
+        source = synth.RandomRBF(seed_model=seed, seed_sample=seed, n_classes=4, n_features=6, n_centroids=30)
+        rows = list(source.take(ROWS))
+        inputs, labels = np.array([[*map(float, row.values())] for row, _ in rows]), np.array([y for _, y in rows])
+    means = (np.asarray(labels, int)[:, None] == np.arange(int(np.max(labels)) + 1)).astype(float)
+    return np.asarray(inputs), means, means + 0.3 * rng.normal(size=means.shape)
+
+
+PROBLEMS: dict[str, Callable[[int], Draw]] = {
+    "linear": linear,
+    "linear, around 100": lambda seed: linear(seed, numbers=5, level=100.0),
+    "linear, Student's noise": lambda seed: linear(seed, numbers=5, freedom=2.5),
+    "no context, ten arms": without_context,
+    "prices": prices,
+    "quadratic": quadratic,
+    "Friedman": friedman,
+    "RandomRBF, noise": lambda seed: classes_with_noise(seed, "RandomRBF"),
+    "made, noise": lambda seed: classes_with_noise(seed, "made"),
+    "wheel 0.8 (50, 1, 1.2)": lambda seed: wheel(seed, 0.8, 50.0, 1.0, 1.2, 0.01),
+    "wheel 0.9 (20, 1, 1.5)": lambda seed: wheel(seed, 0.9, 20.0, 1.0, 1.5, 0.1),
+    "wheel 0.9 (8, -1, 0)": lambda seed: wheel(seed, 0.9, 8.0, -1.0, 0.0, 0.3),
+    "wheel 0.93 (30, 1, 1.3)": lambda seed: wheel(seed, 0.93, 30.0, 1.0, 1.3, 0.01),
+    "wheel 0.97 (50, 1, 1.2)": lambda seed: wheel(seed, 0.97, 50.0, 1.0, 1.2, 0.01),
+}
+
+
+def rows(report: Callable[[str], None], only: str, seeds: int) -> list[dict[str, Any]]:
+    """Mean regret of natkal at its defaults over the draws of each problem, and its standard error."""
+    found = []
+    for name, make in PROBLEMS.items():
+        if only.lower() not in name.lower():
+            continue
+        draws = [make(FIRST_SEED + number) for number in range(seeds)]
+        regrets = _regrets(*(np.stack(part) for part in zip(*draws, strict=True)))
+        error = float(regrets.std(ddof=1) / np.sqrt(seeds)) if seeds > 1 else float("nan")
+        found.append({"problem": name, "draws": seeds, "regret": float(regrets.mean()), "standard error": error})
+        report(f"{name}: {regrets.mean():,.0f}")
+    return found
+
+
+def _regrets(contexts: np.ndarray, means: np.ndarray, rewards: np.ndarray) -> np.ndarray:
+    columns, arms = contexts.shape[2], means.shape[2]
+    bandit = make_bandit(BanditOptions(reward="number"), (True,) * columns, columns, arms)
+
+    def whole(seeds: Any, contexts: Any, rewards: Any) -> Any:
+        def one(seed: Any, contexts: Any, rewards: Any) -> Any:
+            def turn(state: Any, row: Any) -> Any:
+                context, paid, key = row
+                arm = bandit.act(state, context, key).arm
+                return bandit.learn(state, context, arm, paid[arm]), arm
+
+            keys = jax.random.split(jax.random.key(seed), len(contexts))
+            return jax.lax.scan(turn, bandit.init(), (contexts, rewards, keys))[1]
+
+        return jax.vmap(one)(seeds, contexts, rewards)
+
+    with jax.enable_x64(True):
+        seeds = FIRST_SEED + jnp.arange(len(contexts))
+        taken = np.asarray(compile_loop(whole)(seeds, jnp.asarray(contexts), jnp.asarray(rewards)))
+    paid = np.take_along_axis(means, taken[..., None], axis=2)[..., 0]
+    return (means.max(axis=2) - paid).sum(axis=1)
