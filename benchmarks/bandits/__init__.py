@@ -1,7 +1,7 @@
 """Contextual bandits: MNIST with LeNet, tables of classes, a linear and a wheel problem, the Open Bandit sample.
 
 natkal is at its defaults; rivals have their best setting in hindsight. A regret is the sum over the rows of the best
-expected reward less the reward that was paid.
+expected reward less that of the arm that was taken.
 """
 
 from collections.abc import Callable
@@ -61,14 +61,13 @@ def _tables(report: Callable[[str], None], only: str, seeds: int) -> list[dict[s
         if only.lower() not in name.lower():
             continue
         regrets: dict[str, dict[str, list[float]]] = {}
-        for seed in range(seeds):
-            problem = make(seed)
+        draws = [make(seed) for seed in range(seeds)]
+        for seed, (problem, taken) in enumerate(zip(draws, ours.arms_taken(draws, list(range(seeds))), strict=True)):
             report(f"{name}, seed {seed}: {len(problem.rewards):,} rows, {problem.rewards.shape[1]} arms")
-            found = {"natkal": {"defaults": ours.rewards_of(problem, seed)}, **rivals.all_rivals(problem, report)}
+            found = {"natkal": {"defaults": taken}, **rivals.all_rivals(problem, report)}
             for rival, settings in found.items():
-                for setting, paid in settings.items():
-                    best = problem.best[: len(paid)]
-                    regret = float((best - paid).sum()) * len(problem.best) / len(paid)
+                for setting, arms in settings.items():
+                    regret = float(problem.regrets(arms).sum()) * len(problem.rewards) / len(arms)
                     regrets.setdefault(rival, {}).setdefault(setting, []).append(regret)
         own = float(np.mean(regrets["natkal"]["defaults"]))
         for rival, settings in regrets.items():

@@ -1,30 +1,26 @@
 """The problems of numbers that the rules of exploration were chosen on; their seeds begin at 1,000.
 
-All draws of a problem run side by side. A regret is the sum of the best expected reward less the expected reward of the
-arm that was taken: without the noise of the rewards.
+All draws of a problem run side by side. Rivals have their best setting for the problem in hindsight.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.bandits.problems import ROWS, wheel_means
-from natkal.compiling import compile_loop
-from natkal.tabular.bandit_options import BanditOptions, make_bandit
+from benchmarks.bandits import ours, rivals
+from benchmarks.bandits.problems import ROWS, Problem, wheel_means
 
 FIRST_SEED = 1_000
 Draw = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Contexts (n, d), what each arm pays on average (n, K), and what it pays."""
+"""Contexts (n, d), what each arm pays (n, K), and what it pays on average."""
 
 
 def wheel(seed: int, delta: float, good: float, low: float, safe: float, noise: float) -> Draw:
     """The wheel with other rewards: outside the radius delta one arm pays `good`; one is always `safe`."""
     rng = np.random.default_rng(seed)
     contexts, means = wheel_means(rng, delta, good, low, safe)
-    return contexts, means, means + noise * rng.normal(size=means.shape)
+    return contexts, means + noise * rng.normal(size=means.shape), means
 
 
 def linear(seed: int, numbers: int = 10, level: float = 0.0, freedom: float | None = None) -> Draw:
@@ -33,7 +29,7 @@ def linear(seed: int, numbers: int = 10, level: float = 0.0, freedom: float | No
     weights, contexts = rng.normal(size=(5, numbers)) / np.sqrt(numbers), rng.normal(size=(ROWS, numbers))
     means = level + contexts @ weights.T
     noise = rng.normal(size=means.shape) if freedom is None else rng.standard_t(freedom, size=means.shape)
-    return contexts, means, means + 0.5 * noise
+    return contexts, means + 0.5 * noise, means
 
 
 def friedman(seed: int) -> Draw:
@@ -45,7 +41,7 @@ def friedman(seed: int) -> Draw:
         return 10 * np.sin(np.pi * z[:, 0] * z[:, 1]) + 20 * (z[:, 2] - 0.5) ** 2 + 10 * z[:, 3] + 5 * z[:, 4]
 
     means = np.stack([function(contexts[:, rng.permutation(10)]) for _ in range(4)], axis=1)
-    return contexts, means, means + rng.normal(size=means.shape)
+    return contexts, means + rng.normal(size=means.shape), means
 
 
 def quadratic(seed: int) -> Draw:
@@ -53,14 +49,14 @@ def quadratic(seed: int) -> Draw:
     rng = np.random.default_rng(seed)
     contexts, forms, weights = rng.normal(size=(ROWS, 4)), rng.normal(size=(5, 4, 4)) / 4, rng.normal(size=(5, 4)) / 2
     means = contexts @ weights.T + np.einsum("ni,kij,nj->nk", contexts, forms, contexts)
-    return contexts, means, means + 0.5 * rng.normal(size=means.shape)
+    return contexts, means + 0.5 * rng.normal(size=means.shape), means
 
 
 def without_context(seed: int) -> Draw:
     """Ten arms that pay a number each, whatever the five numbers of the context; noise 1."""
     rng = np.random.default_rng(seed)
     contexts, means = rng.normal(size=(ROWS, 5)), np.tile(rng.normal(size=10), (ROWS, 1))
-    return contexts, means, means + rng.normal(size=means.shape)
+    return contexts, means + rng.normal(size=means.shape), means
 
 
 def prices(seed: int) -> Draw:
@@ -68,7 +64,7 @@ def prices(seed: int) -> Draw:
     rng = np.random.default_rng(seed)
     contexts, weights, price = rng.normal(size=(ROWS, 3)), 0.5 * rng.normal(size=(4, 3)), 5 * 1.5 ** np.arange(4)
     chance = 1 / (1 + np.exp(-(contexts @ weights.T) + 1.5 + 0.4 * np.arange(4)))
-    return contexts, chance * price, (rng.uniform(size=chance.shape) < chance) * price
+    return contexts, (rng.uniform(size=chance.shape) < chance) * price, chance * price
 
 
 def classes_with_noise(seed: int, name: str) -> Draw:
@@ -86,7 +82,7 @@ def classes_with_noise(seed: int, name: str) -> Draw:
         rows = list(source.take(ROWS))
         inputs, labels = np.array([[*map(float, row.values())] for row, _ in rows]), np.array([y for _, y in rows])
     means = (np.asarray(labels, int)[:, None] == np.arange(int(np.max(labels)) + 1)).astype(float)
-    return np.asarray(inputs), means, means + 0.3 * rng.normal(size=means.shape)
+    return np.asarray(inputs), means + 0.3 * rng.normal(size=means.shape), means
 
 
 PROBLEMS: dict[str, Callable[[int], Draw]] = {
@@ -108,37 +104,30 @@ PROBLEMS: dict[str, Callable[[int], Draw]] = {
 
 
 def rows(report: Callable[[str], None], only: str, seeds: int) -> list[dict[str, Any]]:
-    """Mean regret of natkal at its defaults over the draws of each problem, and its standard error."""
+    """Mean regret over the draws of each problem: of natkal at its defaults, with its standard error, and of rivals."""
     found = []
     for name, make in PROBLEMS.items():
         if only.lower() not in name.lower():
             continue
-        draws = [make(FIRST_SEED + number) for number in range(seeds)]
-        regrets = _regrets(*(np.stack(part) for part in zip(*draws, strict=True)))
+        each = [FIRST_SEED + number for number in range(seeds)]
+        draws = [Problem(name, *make(seed), "number") for seed in each]
+        taken = ours.arms_taken(draws, each)
+        regrets = np.array([one.regrets(arms).sum() for one, arms in zip(draws, taken, strict=True)])
         error = float(regrets.std(ddof=1) / np.sqrt(seeds)) if seeds > 1 else float("nan")
-        found.append({"problem": name, "draws": seeds, "regret": float(regrets.mean()), "standard error": error})
+        own = {"problem": name, "draws": seeds, "natkal": float(regrets.mean()), "standard error": error}
+        found.append({**own, **_best_rivals(draws)})
         report(f"{name}: {regrets.mean():,.0f}")
     return found
 
 
-def _regrets(contexts: np.ndarray, means: np.ndarray, rewards: np.ndarray) -> np.ndarray:
-    columns, arms = contexts.shape[2], means.shape[2]
-    bandit = make_bandit(BanditOptions(reward="number"), (True,) * columns, columns, arms)
-
-    def whole(seeds: Any, contexts: Any, rewards: Any) -> Any:
-        def one(seed: Any, contexts: Any, rewards: Any) -> Any:
-            def turn(state: Any, row: Any) -> Any:
-                context, paid, key = row
-                arm = bandit.act(state, context, key).arm
-                return bandit.learn(state, context, arm, paid[arm]), arm
-
-            keys = jax.random.split(jax.random.key(seed), len(contexts))
-            return jax.lax.scan(turn, bandit.init(), (contexts, rewards, keys))[1]
-
-        return jax.vmap(one)(seeds, contexts, rewards)
-
-    with jax.enable_x64(True):
-        seeds = FIRST_SEED + jnp.arange(len(contexts))
-        taken = np.asarray(compile_loop(whole)(seeds, jnp.asarray(contexts), jnp.asarray(rewards)))
-    paid = np.take_along_axis(means, taken[..., None], axis=2)[..., 0]
-    return (means.max(axis=2) - paid).sum(axis=1)
+def _best_rivals(problems: list[Problem]) -> dict[str, float]:
+    makers = {
+        "LinUCB": lambda problem: rivals.linear_in_jax(problem, "LinUCB"),
+        "LinTS": lambda problem: rivals.linear_in_jax(problem, "LinTS"),
+        "neural-linear": rivals.neural_linear,
+    }
+    found = {}
+    for name, make in makers.items():
+        regrets = [{key: one.regrets(arms).sum() for key, arms in make(one).items()} for one in problems]
+        found[name] = min(float(np.mean([own[setting] for own in regrets])) for setting in regrets[0])
+    return found

@@ -11,22 +11,20 @@ from natkal.compiling import compile_loop
 from natkal.tabular.bandit_options import BanditOptions, make_bandit
 
 
-def rewards_of(problem: Problem, seed: int = 0, **options: Any) -> np.ndarray:
-    """The reward of each row."""
-    columns, arms = problem.contexts.shape[1], problem.rewards.shape[1]
-    bandit = make_bandit(BanditOptions(reward=problem.kind, **options), (True,) * columns, columns, arms)
+def arms_taken(problems: list[Problem], seeds: list[int]) -> np.ndarray:
+    """The arms (problems, n) that are taken on draws of one problem, which run side by side; each with its seed."""
+    columns, arms = problems[0].contexts.shape[1], problems[0].rewards.shape[1]
+    bandit = make_bandit(BanditOptions(reward=problems[0].kind), (True,) * columns, columns, arms)
 
-    def whole(state: Any, contexts: Any, rewards: Any, keys: Any) -> Any:
+    def one(seed: Any, contexts: Any, rewards: Any) -> Any:
         def turn(state: Any, row: Any) -> Any:
             context, paid, key = row
-            decision = bandit.act(state, context, key)
-            reward = paid[decision.arm]
-            return bandit.learn(state, context, decision.arm, reward), reward
+            arm = bandit.act(state, context, key).arm
+            return bandit.learn(state, context, arm, paid[arm]), arm
 
-        return jax.lax.scan(turn, state, (contexts, rewards, keys))
+        keys = jax.random.split(jax.random.key(seed), len(contexts))
+        return jax.lax.scan(turn, bandit.init(), (contexts, rewards, keys))[1]
 
     with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(seed), len(problem.rewards))
-        state = jax.jit(bandit.init)()
-        _, found = compile_loop(whole)(state, jnp.asarray(problem.contexts), jnp.asarray(problem.rewards), keys)
-    return np.asarray(found)
+        rows = (jnp.asarray(np.stack([getattr(own, name) for own in problems])) for name in ("contexts", "rewards"))
+        return np.asarray(compile_loop(jax.vmap(one))(jnp.asarray(seeds), *rows))

@@ -10,13 +10,18 @@ WHEEL_ROWS = 10_000
 
 
 class Problem(NamedTuple):
-    """Contexts (n, d), the reward of each arm (n, K), the best expected reward (n,), and the kind of a reward."""
+    """Contexts (n, d), what each arm pays and what it pays on average (n, K), and the kind of a reward."""
 
     name: str
     contexts: np.ndarray
     rewards: np.ndarray
-    best: np.ndarray
+    means: np.ndarray
     kind: str
+
+    def regrets(self, arms: np.ndarray) -> np.ndarray:
+        """Of each of the first rows: the best expected reward less that of the arm that was taken."""
+        means = self.means[: len(arms)]
+        return means.max(axis=1) - means[np.arange(len(arms)), arms]
 
 
 def classified(name: str, inputs: np.ndarray, classes: np.ndarray, *, order: bool = True, seed: int = 0) -> Problem:
@@ -28,7 +33,7 @@ def classified(name: str, inputs: np.ndarray, classes: np.ndarray, *, order: boo
     else:
         rows = np.arange(min(ROWS, len(numbers)))
     rewards = (numbers[rows][:, None] == np.arange(len(names))[None]).astype(float)
-    return Problem(name, inputs[rows].astype(float), rewards, np.ones(len(rows)), "binary")
+    return Problem(name, inputs[rows].astype(float), rewards, rewards, "binary")
 
 
 def digits(seed: int) -> Problem:
@@ -72,7 +77,7 @@ def linear(seed: int) -> Problem:
     rng = np.random.default_rng(seed)
     weights, contexts = rng.normal(size=(5, 10)) / np.sqrt(10), rng.normal(size=(ROWS, 10))
     means = contexts @ weights.T
-    return Problem("linear", contexts, means + 0.5 * rng.normal(size=means.shape), means.max(axis=1), "number")
+    return Problem("linear", contexts, means + 0.5 * rng.normal(size=means.shape), means, "number")
 
 
 def wheel_means(
@@ -98,7 +103,7 @@ def wheel(seed: int, delta: float = 0.95) -> Problem:
     rng = np.random.default_rng(seed)
     contexts, means = wheel_means(rng, delta, good=50.0, low=1.0, safe=1.2)
     rewards = means + 0.01 * rng.normal(size=means.shape)
-    return Problem("wheel 0.95", contexts, rewards, means.max(axis=1), "number")
+    return Problem("wheel 0.95", contexts, rewards, means, "number")
 
 
 PROBLEMS = {

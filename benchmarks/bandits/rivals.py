@@ -1,4 +1,4 @@
-"""Other bandits, each over a grid of settings; contexts are standardised over the whole problem in hindsight."""
+"""The arms that other bandits take, each over a grid of settings; contexts are standardised in hindsight."""
 
 import importlib.util
 from collections.abc import Callable
@@ -33,13 +33,13 @@ def mabwiser(problem: Problem, kind: str, alpha: float) -> np.ndarray:
     policy = LearningPolicy.LinUCB(alpha=alpha) if kind == "LinUCB" else LearningPolicy.LinTS(alpha=alpha)
     arms = list(range(problem.rewards.shape[1]))
     contexts, rng = standardised(problem), np.random.default_rng(0)
-    learner, paid = MAB(arms, policy, seed=0), []
+    learner, taken = MAB(arms, policy, seed=0), []
     for row in range(min(len(contexts), MABWISER_ROWS)):
         context = contexts[row : row + 1]
         arm = int(rng.integers(len(arms))) if row < len(arms) else int(learner.predict(context))  # pyright: ignore
-        paid.append(problem.rewards[row, arm])
-        (learner.fit if row == 0 else learner.partial_fit)([arm], [paid[-1]], context)
-    return np.array(paid)
+        taken.append(arm)
+        (learner.fit if row == 0 else learner.partial_fit)([arm], [problem.rewards[row, arm]], context)
+    return np.array(taken)
 
 
 def linear_in_jax(problem: Problem, kind: str) -> dict[str, np.ndarray]:
@@ -59,14 +59,14 @@ def linear_in_jax(problem: Problem, kind: str) -> dict[str, np.ndarray]:
             arm = jnp.argmax(score + 1e-6 * jax.random.uniform(key, (arms,)))
             own = images[arm]
             inverse = inverse.at[arm].add(-jnp.outer(own, own) / (1 + variance[arm]))
-            return (inverse, shift.at[arm].add(paid[arm] * context)), paid[arm]
+            return (inverse, shift.at[arm].add(paid[arm] * context)), arm
 
         start = jnp.tile(jnp.eye(width), (arms, 1, 1)), jnp.zeros((arms, width))
         keys = jax.random.split(jax.random.key(0), len(contexts))
         return jax.lax.scan(turn, start, (contexts, rewards, keys))[1]
 
     found = jax.jit(jax.vmap(run))(jnp.asarray(ALPHAS, jnp.float32))
-    return {f"alpha {alpha:g}": np.asarray(paid) for alpha, paid in zip(ALPHAS, found, strict=True)}
+    return {f"alpha {alpha:g}": np.asarray(arms) for alpha, arms in zip(ALPHAS, found, strict=True)}
 
 
 def neural_linear(problem: Problem) -> dict[str, np.ndarray]:
@@ -110,7 +110,7 @@ def neural_linear(problem: Problem) -> dict[str, np.ndarray]:
             )
             own = images[arm]
             inverse = inverse.at[arm].add(-jnp.outer(own, own) / (1 + variance[arm]))
-            return (params, moments, inverse, shift.at[arm].add(reward * seen), count), paid[arm]
+            return (params, moments, inverse, shift.at[arm].add(reward * seen), count), arm
 
         keys = jax.random.split(jax.random.key(0), 2)
         params = {
@@ -127,7 +127,7 @@ def neural_linear(problem: Problem) -> dict[str, np.ndarray]:
     grid = [(alpha, rate) for alpha in ALPHAS for rate in NEURAL_RATES]
     found = jax.jit(jax.vmap(run))(tuple(jnp.asarray(part, jnp.float32) for part in zip(*grid, strict=True)))
     names = [f"alpha {alpha:g}, rate {rate:g}" for alpha, rate in grid]
-    return {name: np.asarray(paid) for name, paid in zip(names, found, strict=True)}
+    return {name: np.asarray(arms) for name, arms in zip(names, found, strict=True)}
 
 
 def vowpal(problem: Problem, explorer: str, rate: float) -> np.ndarray:
@@ -138,22 +138,22 @@ def vowpal(problem: Problem, explorer: str, rate: float) -> np.ndarray:
     low, high = problem.rewards.min(), problem.rewards.max()
     contexts, rng = standardised(problem)[:, :-1], np.random.default_rng(0)
     workspace = Workspace(f"--cb_explore_adf {explorer} -q CA -l {rate} --quiet --random_seed 1")
-    paid = []
+    taken = []
     for context, rewards in zip(contexts, problem.rewards, strict=True):
         shared = "shared |C " + " ".join(f"x{place}:{value:.5g}" for place, value in enumerate(context))
         lines = [f"|A a{arm}" for arm in range(arms)]
         chances = np.maximum(np.array(workspace.predict([shared, *lines])), 0.0)
         arm = int(rng.choice(arms, p=chances / chances.sum()))
-        paid.append(rewards[arm])
+        taken.append(arm)
         cost = 1 - (rewards[arm] - low) / (high - low)
         lines[arm] = f"0:{cost:.6g}:{max(chances[arm] / chances.sum(), 1e-6):.6g} {lines[arm]}"
         workspace.learn([shared, *lines])
     workspace.finish()
-    return np.array(paid)
+    return np.array(taken)
 
 
 def all_rivals(problem: Problem, report: Callable[[str], None]) -> dict[str, dict[str, np.ndarray]]:
-    """The rewards of each rival with each of its settings; rivals that are not installed are left out."""
+    """The arms that each rival takes with each of its settings; rivals that are not installed are left out."""
     found: dict[str, dict[str, np.ndarray]] = {
         "LinUCB": linear_in_jax(problem, "LinUCB"),
         "LinTS": linear_in_jax(problem, "LinTS"),
