@@ -25,8 +25,8 @@ PROCESS = 4
 """The first entries of a state: level, slope, u, and the u before."""
 SMALLEST_LEVEL = 0.03
 """The noise of a slope is relative to that of the level, which counts as this at least."""
-MOST_PERIODS = 8
-"""So many periods keep their gains."""
+MOST_PERIODS = 4
+"""So many periods keep their gains: 17 MB each for a thousand rows."""
 
 
 def _cycle(modulus: float, period: float) -> tuple[float, float]:
