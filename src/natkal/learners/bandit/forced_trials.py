@@ -28,7 +28,7 @@ from natkal.typing import Array, Bool, Float
 
 FIRST = 5.0
 """Rewards that what is known of the best known arm is worth when forced trials begin."""
-DEVIATIONS = 3.0
+DEVIATIONS = 4.0
 """The lowest and the highest reward may be accidents by so many deviations of the noise."""
 LARGEST_RATIO = 10.0
 """Arms as good as the best cost nothing to try; the ratio of room and gap counts as this at most."""
