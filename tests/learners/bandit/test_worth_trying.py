@@ -90,7 +90,7 @@ def test_frequencies_are_the_probabilities_that_are_told(floor: float) -> None:
     It has its turn in half of the decisions. With a floor, that share of the decisions is any arm.
     """
     law = law_of(np.array([1.0, 0.995, -3.0]), np.array([1e-3, 2e-3, 1.0]), np.ones(3))
-    seen, scales = Sizes(*jnp.array([100.0, -5.0, 3.0, 0.0])), jnp.array([0.5, 1.0])
+    seen, scales = Sizes(*jnp.array([100.0, -5.0, 30.0, 0.0])), jnp.array([0.5, 1.0])
     known = Knowledge(nk.families.Gaussian(1.0), law, jnp.ones(3, bool), scales, jnp.log(jnp.full(2, 0.5)), seen)
     policy = nk.thompson(draws=2000, floor=floor)
     chances = np.asarray(nk.thompson(draws=200_000, floor=floor).probabilities(known, jax.random.key(0)))
