@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bandits import ours, rivals
-from benchmarks.bandits.problems import ROWS, Problem, wheel_means
+from benchmarks.bandits.problems import ROWS, Draw, Problem, linear_draw, wheel_means
 
 FIRST_SEED = 1_000
-Draw = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Contexts (n, d), what each arm pays (n, K), and what it pays on average."""
 
 
 def wheel(seed: int, delta: float, good: float, low: float, safe: float, noise: float) -> Draw:
@@ -21,15 +19,6 @@ def wheel(seed: int, delta: float, good: float, low: float, safe: float, noise: 
     rng = np.random.default_rng(seed)
     contexts, means = wheel_means(rng, delta, good, low, safe)
     return contexts, means + noise * rng.normal(size=means.shape), means
-
-
-def linear(seed: int, numbers: int = 10, level: float = 0.0, freedom: float | None = None) -> Draw:
-    """Five arms, each linear in the context, around `level`; noise 0.5, normal or Student's."""
-    rng = np.random.default_rng(seed)
-    weights, contexts = rng.normal(size=(5, numbers)) / np.sqrt(numbers), rng.normal(size=(ROWS, numbers))
-    means = level + contexts @ weights.T
-    noise = rng.normal(size=means.shape) if freedom is None else rng.standard_t(freedom, size=means.shape)
-    return contexts, means + 0.5 * noise, means
 
 
 def friedman(seed: int) -> Draw:
@@ -86,9 +75,9 @@ def classes_with_noise(seed: int, name: str) -> Draw:
 
 
 PROBLEMS: dict[str, Callable[[int], Draw]] = {
-    "linear": linear,
-    "linear, around 100": lambda seed: linear(seed, numbers=5, level=100.0),
-    "linear, Student's noise": lambda seed: linear(seed, numbers=5, freedom=2.5),
+    "linear": linear_draw,
+    "linear, around 100": lambda seed: linear_draw(seed, numbers=5, level=100.0),
+    "linear, Student's noise": lambda seed: linear_draw(seed, numbers=5, freedom=2.5),
     "no context, ten arms": without_context,
     "prices": prices,
     "quadratic": quadratic,

@@ -72,12 +72,22 @@ def drifting(name: str, seed: int) -> Problem:
     return classified(name, inputs, np.array([int(label) for _, label in rows]), order=False)
 
 
+Draw = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Contexts (n, d), what each arm pays (n, K), and what it pays on average."""
+
+
+def linear_draw(seed: int, numbers: int = 10, level: float = 0.0, freedom: float | None = None) -> Draw:
+    """Five arms, each linear in the context, around `level`; noise 0.5, normal or Student's."""
+    rng = np.random.default_rng(seed)
+    weights, contexts = rng.normal(size=(5, numbers)) / np.sqrt(numbers), rng.normal(size=(ROWS, numbers))
+    means = level + contexts @ weights.T
+    noise = rng.normal(size=means.shape) if freedom is None else rng.standard_t(freedom, size=means.shape)
+    return contexts, means + 0.5 * noise, means
+
+
 def linear(seed: int) -> Problem:
     """Five arms, each linear in ten numbers, noise 0.5."""
-    rng = np.random.default_rng(seed)
-    weights, contexts = rng.normal(size=(5, 10)) / np.sqrt(10), rng.normal(size=(ROWS, 10))
-    means = contexts @ weights.T
-    return Problem("linear", contexts, means + 0.5 * rng.normal(size=means.shape), means, "number")
+    return Problem("linear", *linear_draw(seed), "number")
 
 
 def wheel_means(
