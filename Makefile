@@ -12,9 +12,9 @@ UNOPTIMISED := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_p
                --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 PYTEST := NPROC=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
           $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
-SHAPES := --jaxtyping-packages=natkal.families,natkal.models,natkal.curvature,natkal.engine,natkal.learners,natkal.paper,beartype.beartype
+SHAPES := --jaxtyping-packages=natkal.families,natkal.models,natkal.curvature,natkal.engine,natkal.banks,natkal.paper,beartype.beartype
 # What depends on the precision; this pass also checks the shapes that annotations promise.
-NUMERIC := tests/curvature/test_registry.py tests/engine/test_step.py tests/engine/test_safety.py tests/learners/test_bank.py
+NUMERIC := tests/curvature/test_registry.py tests/engine/test_step.py tests/engine/test_safety.py tests/banks/test_bank.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo verify test test-matrix lint soak docs docs-test gallery package clean

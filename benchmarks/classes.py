@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from natkal.tabular.options import Options
-from natkal.tabular.table_learner import TableLearner, TargetShape
+from natkal.settings.options import Options
+from natkal.tables.table import TableLearner, TargetShape
 
 CLASSES = {"10": 10, "120": 120, "1000": 1_000}
 PARTS = tuple(CLASSES)

@@ -18,9 +18,9 @@ import numpy as np
 
 import natkal as nk
 from benchmarks.optimisers import adamw, best_rate, sgd
-from natkal.drivers import Distance
-from natkal.learners.scales import observe, standardised
-from natkal.learners.scales import start as begin
+from natkal.banks.units.scales import observe, standardised
+from natkal.banks.units.scales import start as begin
+from natkal.contrib.distance import Distance
 from natkal.paper.dictionary import fan_in_prior
 
 PARTS = ("digits", "mnist", "mnist-blocks", "distance", "large")

@@ -15,7 +15,7 @@ import numpy as np
 import natkal as nk
 from benchmarks import peers
 from benchmarks.timing import Held, floor, interleaved, one_read
-from natkal.compiling import compile_loop
+from natkal.compiling.policy import compile_loop
 from natkal.models import ravel
 
 PARTS = ("step", "growth", "peers", "large")

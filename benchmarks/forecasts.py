@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.streams import series
-from natkal.tabular.forecast import QUANTILES, crps
+from natkal.forecasting.paths import QUANTILES, crps, table_paths
 
 SERIES = {
     "sunspots": series.sunspots,
@@ -66,15 +66,15 @@ def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tup
 
 def _ours(values: np.ndarray, places: np.ndarray, model: str) -> np.ndarray:
     """Quantiles (origins, horizon, q)."""
-    from natkal.tabular.options import make_options
-    from natkal.tabular.table_learner import TableLearner, TargetShape
+    from natkal.settings.options import make_options
+    from natkal.tables.table import TableLearner, TargetShape
 
     learner = TableLearner(make_options(model=model), [], [TargetShape("regression")], limits=False)
     found, done = [], 0
     for place in places:
         learner.learn(learner.rows(np.zeros((place - done, 0)), values[done:place, None])).wait()
         done = place
-        found.append(np.quantile(learner.paths(HORIZON, often=True), QUANTILES, axis=0).T)
+        found.append(np.quantile(table_paths(learner, HORIZON, often=True), QUANTILES, axis=0).T)
     return np.stack(found)
 
 

@@ -27,7 +27,7 @@ from tests.app.support import learned, same_arrays
 
 from benchmarks.kafka_broker import BrokerProcess, rows_of
 from benchmarks.process import measured
-from natkal.app.session import checkpoint
+from natkal.runs import checkpoint
 
 PARTS = ("once", "rate", "recovery")
 OPTIONS = {

@@ -24,7 +24,7 @@ from tests.app.garbage import with_garbage
 from tests.app.kills import arguments, check_whole, command, equal, wait
 from tests.app.support import COLUMNS, csv_lines, csv_text, learned, same_arrays, table
 
-from natkal.app.session import checkpoint
+from natkal.runs import checkpoint
 
 PARTS = ("kills", "damaged", "garbage")
 OPTIONS = {

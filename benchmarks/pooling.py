@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from natkal.tabular.options import Options
-from natkal.tabular.pooled_table import PooledTable
-from natkal.tabular.table_learner import TableLearner, TargetShape
+from natkal.settings.options import Options
+from natkal.tables.engine.pooled_table import PooledTable
+from natkal.tables.table import TableLearner, TargetShape
 
 PARTS = ("classes", "numbers")
 OPTIONS = {

@@ -70,7 +70,7 @@ def separate(keys: int, passes: int, shard: int, start: Any, answers: Any) -> No
 
 def rate(report: Report, keys: int, passes: int, hot: int) -> dict[str, Any]:
     """Rows a second, one after the other: two processes, then two actors."""
-    from natkal.integrations.ray_workers import connect
+    from natkal.keyed.ray_workers import connect
 
     context = multiprocessing.get_context("spawn")
     start, answers = context.Barrier(2), context.Queue()
@@ -110,8 +110,8 @@ def rate(report: Report, keys: int, passes: int, hot: int) -> dict[str, Any]:
 def kills(report: Report, blocks: int, seconds: float) -> dict[str, Any]:
     """Every block's log probabilities against an undisturbed fleet's."""
     import natkal as nk
-    from natkal.drivers.keyed_fleet import KeyedFleet
-    from natkal.integrations.ray_workers import connect
+    from natkal.keyed.keyed_fleet import KeyedFleet
+    from natkal.keyed.ray_workers import connect
 
     ray = connect("local", "this benchmark", cpus=2)
     killed, wrong, rng = 0, 0, np.random.default_rng(0)
@@ -137,7 +137,7 @@ def kills(report: Report, blocks: int, seconds: float) -> dict[str, Any]:
 
 def fill(keys: int, hot: int, folder: str, answers: Any) -> None:
     """One process: a row for each key, then a row of some keys again."""
-    from natkal.drivers.keyed_fleet import KeyedFleet
+    from natkal.keyed.keyed_fleet import KeyedFleet
 
     fleet = KeyedFleet(make_learner(), folder, hot=hot)
     inputs, targets = rows_of(0, BLOCK)

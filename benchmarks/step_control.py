@@ -13,7 +13,7 @@ import numpy as np
 
 import natkal as nk
 from natkal.data import digits
-from natkal.drivers.run import scan
+from natkal.stream.run import scan
 
 CONTROLS = {
     "textbook": nk.step_control(cap=None),

@@ -12,7 +12,7 @@ collect_ignore = [
     "curvature/sharded_worker.py",
     "docs/run_pages.py",
     "curvature/spread_worker.py",
-    "drivers/hosts_worker.py",
+    "stream/hosts_worker.py",
 ]  # programs of their own
 
 FLOAT64 = os.environ.get("NATKAL_DTYPE", "float64") == "float64"

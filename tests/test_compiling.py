@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import natkal as nk
-from natkal.compiling import LARGEST_STATE_BYTES, compile_loop, jit_method, small_programs
-from natkal.drivers.run import _compiled
+from natkal.compiling.policy import LARGEST_STATE_BYTES, compile_loop, jit_method, small_programs
+from natkal.stream.run import _compiled
 
 STATE, STEPS = jnp.arange(3.0), jnp.ones((50, 3)) / 7
 ROWS = np.random.default_rng(0).normal(size=(20, 3))

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import pytest
 
 import natkal as nk
-from natkal.compiling import primitives
+from natkal.compiling.policy import primitives
+from tests.banks.registry import LEARNERS
 from tests.curvature import registry as curvatures
 from tests.families.registry import CASES
-from tests.learners.registry import LEARNERS
 
 LAPACK = {
     *("cholesky", "cholesky_update", "lu", "lu_pivots_to_permutation", "triangular_solve", "tridiagonal_solve"),

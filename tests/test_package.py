@@ -1,6 +1,5 @@
 """What the package promises before it does anything: names, laziness, files, dependencies."""
 
-import ast
 import importlib.metadata
 import re
 import subprocess
@@ -26,7 +25,7 @@ def test_import_leaves_jax_alone():
 def test_help_leaves_jax_alone(arguments):
     code = f"""
 import sys
-from natkal.app.cli import main
+from natkal.cli import main
 sys.argv = ["natkal", *{arguments!r}]
 try:
     main()
@@ -57,13 +56,6 @@ def test_missing_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"module 'natkal' has no attribute 'kalmn'"):
         natkal.kalmn  # noqa: B018
     assert not hasattr(natkal, "kalmn")
-
-
-def test_editors_and_the_interpreter_see_the_same_names():
-    source = ast.parse(Path(natkal.__file__).read_text())
-    block = next(node for node in source.body if isinstance(node, ast.If))
-    seen = {alias.asname: statement.module for statement in block.body for alias in statement.names}
-    assert seen == natkal._HOME
 
 
 def test_version_is_the_installed_one():

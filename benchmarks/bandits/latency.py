@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import natkal as nk
-from natkal.compiling import compile_loop
+from natkal.compiling.policy import compile_loop
 
 STEPS, ROUNDS = 1_000, 7
 SIZES = (40, 20, 8)

@@ -88,7 +88,7 @@ def ours(curvature: Any = None) -> tuple[Callable[[Any], Any], Callable[..., Any
     model = nk.static_model(lenet, first_params(jax.random.key(0)), nk.families.Bernoulli())
 
     def one_filter(rewards: Any) -> Any:
-        from natkal.learners.bandit.calibrated import Calibrated
+        from natkal.decisions.calibrated import Calibrated
 
         prior = nk.fan_in_prior(rewards.params)
         return Calibrated(nk.online(rewards, prior_cov=prior, curvature=curvature))

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.bandits.problems import Problem
-from natkal.compiling import compile_loop
-from natkal.tabular.bandit_options import BanditOptions, make_bandit
+from natkal.compiling.policy import compile_loop
+from natkal.decisions.bandit_options import BanditOptions, make_bandit
 
 
 def arms_taken(problems: list[Problem], seeds: list[int]) -> np.ndarray:

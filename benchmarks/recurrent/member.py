@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.streams import series
-from natkal.tabular.options import Options
-from natkal.tabular.table_learner import TableLearner, TargetShape
+from natkal.settings.options import Options
+from natkal.tables.table import TableLearner, TargetShape
 
 
 def streams(seed: int = 5) -> dict[str, np.ndarray]:

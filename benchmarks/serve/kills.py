@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from benchmarks.serve.client import NAMES, Client, Server, table
-from natkal.app.serve.versions import Versions
-from natkal.app.session import checkpoint, snapshot
-from natkal.app.session.session import Session
-from natkal.tabular.table import Position, Rows
+from natkal.runs import checkpoint, snapshot
+from natkal.runs.session import Session
+from natkal.serve.versions import Versions
+from natkal.tables.schema.rows import Position, Rows
 
 WRITERS = 3
 LONGEST_LIFE = 2.0

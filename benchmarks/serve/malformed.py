@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks.serve.client import Client, Server, request, table
 from benchmarks.serve.kills import as_rows
-from natkal.app.serve.versions import Versions
-from natkal.app.session.session import Session
+from natkal.runs.session import Session
+from natkal.serve.versions import Versions
 
 GOOD = 400
 FIRST = "POST /learn HTTP/1.1\r\nhost: localhost\r\n"

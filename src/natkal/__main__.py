@@ -1,5 +1,5 @@
 """`python -m natkal` is the command `natkal`."""
 
-from natkal.app.cli import main
+from natkal.cli import main
 
 main()

@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from natkal.app.reading.first_rows import look
-from natkal.app.reading.source import Source
-from natkal.app.settings import Settings
-from natkal.tabular.errors import StreamError
-from natkal.tabular.features import Encoder
+from natkal.errors import StreamError
+from natkal.reading.first_rows import look
+from natkal.reading.source import Source
+from natkal.settings.settings import Settings
+from natkal.tables.encode.encoder import Encoder
 
 SECONDS = 20
 """No file may take longer than this, on a busy machine too; the usual one takes milliseconds."""

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import jax  # noqa: F401  (imported once, before any fork; its backend starts in the children)
 
-from natkal.app.cli import app
-from natkal.app.session import checkpoint, session  # noqa: F401
+from natkal.cli import app
+from natkal.runs import checkpoint, session  # noqa: F401
 from tests.app.support import csv_text, learned, same_arrays, table
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from natkal.app.reading.source import Source
-from natkal.app.session import checkpoint
-from natkal.app.session.session import Session
-from natkal.app.settings import Settings
+from natkal.reading.source import Source
+from natkal.runs import checkpoint
+from natkal.runs.session import Session
+from natkal.settings.settings import Settings
 
 COLUMNS = "a,b,c,y"
 

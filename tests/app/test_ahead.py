@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from natkal.app import runtime
-from natkal.app.reading import read_ahead as ahead
-from natkal.app.reading.read_ahead import Ahead
-from natkal.tabular.errors import StreamError
-from natkal.tabular.table import Position, Rows
+from natkal.errors import StreamError
+from natkal.reading import read_ahead as ahead
+from natkal.reading.read_ahead import Ahead
+from natkal.runs import runtime
+from natkal.tables.schema.rows import Position, Rows
 
 
 def block(number: int) -> Rows:

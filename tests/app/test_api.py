@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import natkal as nk
-from natkal.app.cli.learn import learn as command
-from natkal.app.reading.first_rows import look
-from natkal.app.reading.memory import open_data
-from natkal.app.session.forecasting import forecasts
+from natkal.cli.learn import learn as command
+from natkal.reading.first_rows import look
+from natkal.reading.memory import open_data
+from natkal.runs.forecasting import forecasts
 from tests.app import support
 
 ONE_FILTER = {"learner": "single", "model": "linear", "sample": 50}

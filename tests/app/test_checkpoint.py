@@ -8,10 +8,10 @@ import struct
 import numpy as np
 import pytest
 
-from natkal.app.session import checkpoint
-from natkal.app.session.session import Session
-from natkal.drivers import storage
-from natkal.tabular.errors import CheckpointError, StreamError
+from natkal.errors import CheckpointError, StreamError
+from natkal.runs import checkpoint
+from natkal.runs.session import Session
+from natkal.storage import file as storage
 from tests.app.garbage import damaged
 from tests.app.support import csv_text, learn, table
 

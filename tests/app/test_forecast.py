@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from natkal.app.cli import app
-from natkal.app.session.forecast_scores import FIRST_FORECAST
-from natkal.tabular.errors import StreamError
+from natkal.cli import app
+from natkal.errors import StreamError
+from natkal.runs.forecast_scores import FIRST_FORECAST
 from tests.app.support import arrays, learn, resume, same_arrays
 
 ROWS, HORIZON = 60, 4
@@ -54,7 +54,7 @@ def test_every_row_is_scored_at_every_step_ahead(run, series):
 
 
 def test_a_run_that_stops_and_goes_on_has_the_same_forecasts(run, series, tmp_path, monkeypatch):
-    from natkal.app.reading import lines
+    from natkal.reading import lines
 
     monkeypatch.setattr(lines, "CHUNK", 300)
     stops = iter([False, False, True])

@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from natkal.app.reading import json_array, json_rows, lines
-from natkal.app.reading.first_rows import look
-from natkal.app.reading.source import Source
-from natkal.app.settings import Settings
-from natkal.tabular.errors import StreamError
-from natkal.tabular.table import Position
+from natkal.errors import StreamError
+from natkal.reading import json_array, json_rows, lines
+from natkal.reading.first_rows import look
+from natkal.reading.source import Source
+from natkal.settings.settings import Settings
+from natkal.tables.schema.rows import Position
 
 
 def cells_of(source: Source) -> tuple[list[tuple], list[tuple[int, str]]]:
@@ -207,7 +207,7 @@ def test_any_failure_names_file_and_line(tmp_path, monkeypatch):
     def broken(self):
         raise RuntimeError("nobody thought of this")
 
-    monkeypatch.setattr("natkal.app.reading.csv_rows.CsvRows.read", broken)
+    monkeypatch.setattr("natkal.reading.csv_rows.CsvRows.read", broken)
     with pytest.raises(StreamError, match=r"d\.csv: cannot be read behind line 1: RuntimeError: nobody thought"):
         Source([str(path)]).read()
 

@@ -5,10 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from natkal.app.cli import app
-from natkal.app.reading.go_on import START, position_in
-from natkal.tabular.errors import StreamError
-from natkal.tabular.table import Position
+from natkal.cli import app
+from natkal.errors import StreamError
+from natkal.reading.go_on import START, position_in
+from natkal.tables.schema.rows import Position
 from tests.app.support import csv_text, table
 
 STANDS = Position(1, 70, 9)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import natkal as nk
-from natkal.app.reading import lines
-from natkal.app.reading.first_rows import look
-from natkal.app.reading.source import Source
-from natkal.app.settings import Settings
-from natkal.tabular import features
-from natkal.tabular.errors import StreamError
-from natkal.tabular.features import Encoded, Encoder
-from natkal.tabular.schema import Schema, infer
-from natkal.tabular.table import Rows
+from natkal.errors import StreamError
+from natkal.reading import lines
+from natkal.reading.first_rows import look
+from natkal.reading.source import Source
+from natkal.settings.settings import Settings
+from natkal.tables.encode import encoder as features
+from natkal.tables.encode.encoder import Encoded, Encoder
+from natkal.tables.schema.infer import Schema, infer
+from natkal.tables.schema.rows import Rows
 from tests.app.test_schema import rows_of
 
 FIRST = {"n": [1.0, None, 3.0, 4.0] * 5, "c": ["a", "b"] * 10, "y": ["u", "v"] * 10}

@@ -13,12 +13,12 @@ import confluent_kafka
 import numpy as np
 import pytest
 
-from natkal.app.reading.kafka import client, merge
-from natkal.app.reading.open_source import open_source
-from natkal.app.session import checkpoint
-from natkal.app.session.partitions import PartitionRun
-from natkal.app.session.session import Session
-from natkal.tabular.errors import StreamError
+from natkal.errors import StreamError
+from natkal.reading.kafka import client, merge
+from natkal.reading.open_source import open_source
+from natkal.runs import checkpoint
+from natkal.runs.partitions import PartitionRun
+from natkal.runs.session import Session
 from tests.app import support
 from tests.app.mock_kafka import MockKafka, json_lines
 from tests.app.support import learned, same_arrays, settings, table

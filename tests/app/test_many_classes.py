@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from natkal.compiling import primitives
-from natkal.tabular.choose import MANY_CLASSES
+from natkal.compiling.policy import primitives
+from natkal.tables.learner.choose import MANY_CLASSES
 
 
 def classes_csv(path: Path, classes: int, rows: int) -> Path:
@@ -61,8 +61,8 @@ def test_no_matrix_of_classes_by_classes_is_multiplied_by_another() -> None:
     """The products of one row: with K classes none costs K^3, so the cost of a row does not grow with it."""
     import jax
 
-    from natkal.tabular.options import Options
-    from natkal.tabular.table_learner import TableLearner, TargetShape
+    from natkal.settings.options import Options
+    from natkal.tables.table import TableLearner, TargetShape
 
     classes = 2 * MANY_CLASSES
     learner = TableLearner(

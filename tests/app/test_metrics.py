@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from natkal.app.session.metrics import Record, TargetMetrics
-from natkal.tabular.schema import Target
+from natkal.runs.metrics import Record, TargetMetrics
+from natkal.tables.schema.infer import Target
 
 
 def rows(guess: np.ndarray, observed: np.ndarray) -> Record:

@@ -6,12 +6,12 @@ import io
 import numpy as np
 import pytest
 
-from natkal.app.reading import csv_rows, lines, number_blocks
-from natkal.app.reading.csv_header import read_header
-from natkal.app.reading.csv_rows import CsvRows
-from natkal.app.reading.json_rows import JsonRows, parse
-from natkal.app.reading.lines import LineReader
-from natkal.tabular.errors import StreamError
+from natkal.errors import StreamError
+from natkal.reading import csv_rows, lines, number_blocks
+from natkal.reading.csv_header import read_header
+from natkal.reading.csv_rows import CsvRows
+from natkal.reading.json_rows import JsonRows, parse
+from natkal.reading.lines import LineReader
 
 
 class Drip(io.RawIOBase):

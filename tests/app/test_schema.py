@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from natkal.tabular import cells
-from natkal.tabular.columns import calendar
-from natkal.tabular.errors import StreamError
-from natkal.tabular.features import Encoder
-from natkal.tabular.schema import Schema, infer
-from natkal.tabular.table import Position, Rows
+from natkal.errors import StreamError
+from natkal.tables.encode.encoder import Encoder
+from natkal.tables.schema import cells
+from natkal.tables.schema.columns import calendar
+from natkal.tables.schema.infer import Schema, infer
+from natkal.tables.schema.rows import Position, Rows
 
 SAMPLE = {
     "n": ["1.5", "2", "", "4"],

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from natkal.app.reading.source import Source
-from natkal.app.session import checkpoint
-from natkal.app.session import session as sessions
-from natkal.app.session.session import Session
-from natkal.tabular.errors import StreamError
+from natkal.errors import StreamError
+from natkal.reading.source import Source
+from natkal.runs import checkpoint
+from natkal.runs import session as sessions
+from natkal.runs.session import Session
 from tests.app.garbage import KINDS, with_garbage
 from tests.app.support import (
     COLUMNS,
@@ -42,7 +42,7 @@ def balanced(session: Session) -> bool:
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Many small blocks, as a large file would have."""
-    from natkal.app.reading import lines
+    from natkal.reading import lines
 
     monkeypatch.setattr(lines, "CHUNK", 1500)
 
@@ -122,7 +122,7 @@ def test_files_of_a_directory_are_one_stream(tmp_path):
     parts.mkdir()
     (parts / "1.csv").write_text(csv_text(values[:70]))
     (parts / "2.csv").write_text(csv_text(values[70:]))
-    from natkal.app.reading.source import find_files
+    from natkal.reading.source import find_files
 
     learn(tmp_path / "a", tmp_path / "whole.csv")
     learn(tmp_path / "b", [Path(name) for name in find_files([str(parts)])])

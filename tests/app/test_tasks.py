@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from natkal.tabular.errors import StreamError
-from natkal.tabular.guess import guess_task
-from natkal.tabular.schema import infer
+from natkal.errors import StreamError
+from natkal.tables.schema.guess import guess_task
+from natkal.tables.schema.infer import infer
 
 RNG = np.random.default_rng(0)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from natkal.tabular import cells
-from natkal.tabular.features import Encoder
-from natkal.tabular.schema import infer
-from natkal.tabular.written_numbers import COMMA, FOLLOW, POINT, UNCLEAR, read_number, survey
+from natkal.tables.encode.encoder import Encoder
+from natkal.tables.schema import cells
+from natkal.tables.schema.infer import infer
+from natkal.tables.schema.written_numbers import COMMA, FOLLOW, POINT, UNCLEAR, read_number, survey
 from tests.app.test_schema import rows_of
 
 VALUES = np.round(np.random.default_rng(0).normal(size=200) * 10.0 ** np.random.default_rng(1).integers(0, 7, 200), 2)

@@ -17,9 +17,9 @@ jax.config.update("jax_enable_x64", True)
 
 import natkal as nk  # noqa: E402  (after the kind of numbers is known)
 from natkal.curvature import Prior, Response  # noqa: E402
-from natkal.drivers import StorageError  # noqa: E402
-from natkal.drivers.sharded_storage import is_spread  # noqa: E402
 from natkal.rows import FactoredRows, Outer  # noqa: E402
+from natkal.storage.file import StorageError  # noqa: E402
+from natkal.storage.sharded import is_spread  # noqa: E402
 
 WIDTHS, ROWS = (3, 5, 4, 4, 2), 4
 LAYOUT = tuple((f"[{layer}]['w']", (above, below)) for layer, (above, below) in enumerate(itertools.pairwise(WIDTHS)))

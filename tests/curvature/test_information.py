@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import natkal as nk
-from natkal.compiling import SAFE, primitives
+from natkal.compiling.policy import SAFE, primitives
 from natkal.curvature import Prior, Response
 from natkal.curvature.information import UNKNOWN
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.optimize
 
 import natkal as nk
-from natkal.drivers.run import scan
 from natkal.models import ravel
+from natkal.stream.run import scan
 
 STARVED = 20_000
 linear = nk.static_model(lambda w, u: w @ u, jnp.zeros(2), nk.families.Gaussian(1.0))

@@ -9,8 +9,8 @@ import pytest
 import ray
 
 import natkal as nk
-from natkal.drivers.keyed_fleet import KeyedFleet
-from natkal.integrations.ray_workers import connect
+from natkal.keyed.keyed_fleet import KeyedFleet
+from natkal.keyed.ray_workers import connect
 
 SIZE = 2
 

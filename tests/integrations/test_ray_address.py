@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import natkal as nk
-from natkal.app.cli import app
+from natkal.cli import app
 
 
 @pytest.fixture

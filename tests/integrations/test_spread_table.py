@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from natkal.drivers.workers import Here
-from natkal.integrations.ray_table import check_ray
-from natkal.integrations.spread_table import SpreadTable, TableShard
-from natkal.tabular.errors import StreamError
-from natkal.tabular.options import Options
-from natkal.tabular.pooled_table import PooledTable
-from natkal.tabular.table_learner import TableLearner, TargetShape
+from natkal.errors import StreamError
+from natkal.keyed.workers import Here
+from natkal.settings.options import Options
+from natkal.tables.engine.pooled_table import PooledTable
+from natkal.tables.engine.ray_table import check_ray
+from natkal.tables.engine.spread_table import SpreadTable, TableShard
+from natkal.tables.table import TableLearner, TargetShape
 
 pytestmark = pytest.mark.float64
 FEATURES, ROWS = 2, 96

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natkal.compiling import run_once
+from natkal.compiling.policy import run_once
 from natkal.families import (
     Bernoulli,
     Binomial,

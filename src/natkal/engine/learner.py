@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from natkal.compiling import jit_method
+from natkal.compiling.policy import jit_method
 from natkal.curvature import Curvature, Response, Update, chosen, dense
 from natkal.engine import counter
 from natkal.engine.blur import blurred, widened

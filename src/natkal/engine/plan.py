@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.byte_sizes import readable
 from natkal.curvature import Curvature, Dense, Prior, blocks, dense, diagonal, kronecker, low_rank, quasi_diagonal
 from natkal.models import Model
 
@@ -128,29 +129,6 @@ def available_memory() -> int:
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return 2**63 - 1
-
-
-def parse_bytes(text: str | int) -> int | None:
-    """Bytes from 500MB, 1.5 GB, 64kB, or a number of them; None where it is no size."""
-    if not isinstance(text, str):
-        return text if text > 0 else None
-    units = {"GB": 10**9, "MB": 10**6, "KB": 10**3, "B": 1}
-    written = text.strip().upper()
-    unit = next((unit for unit in units if written.endswith(unit)), None)
-    try:
-        size = float(written.removesuffix(unit)) * units[unit] if unit else math.nan
-    except ValueError:
-        return None
-    return int(size) if 0 < size < math.inf else None
-
-
-def readable(size: float | int) -> str:
-    """Bytes as a person reads them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} TB"
 
 
 def _layout(model: Model) -> tuple[tuple[str, tuple[int, ...]], ...]:

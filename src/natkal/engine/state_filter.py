@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from natkal.compiling import jit_method
+from natkal.compiling.policy import jit_method
 from natkal.curvature import Curvature, Prior, Response, square_root
 from natkal.engine.checks import in_precision_of
 from natkal.engine.prediction import FilterPrediction, make_prediction

@@ -1,6 +1,6 @@
 """The parts that scikit-learn's and river's estimators share: options by their names, and a learner that can be copied.
 
-Every choice and all arithmetic is in `natkal.tabular`.
+Every choice and all arithmetic is in `natkal.tables`.
 """
 
 import numbers
@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from natkal.drivers.live import linger
-from natkal.tabular.errors import StreamError
-from natkal.tabular.loop import Row, Told
-from natkal.tabular.options import Options, make_options
-from natkal.tabular.table_learner import TableLearner
-from natkal.tabular.tasks import Outcome
+from natkal.errors import StreamError
+from natkal.settings.options import Options, make_options
+from natkal.stream.live import linger
+from natkal.tables.engine.loop import Row, Told
+from natkal.tables.learner.tasks import Outcome
+from natkal.tables.table import TableLearner
 
 
 def options_of(estimator: Any, seed: int, *, forget: bool = True) -> Options:

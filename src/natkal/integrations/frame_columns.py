@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from natkal.tabular.errors import StreamError
-from natkal.tabular.features import Encoder
-from natkal.tabular.frames import column_cells, column_kind
-from natkal.tabular.schema import infer
-from natkal.tabular.table import Column, Position, Rows
+from natkal.errors import StreamError
+from natkal.tables.encode.encoder import Encoder
+from natkal.tables.schema.frames import column_cells, column_kind
+from natkal.tables.schema.infer import infer
+from natkal.tables.schema.rows import Column, Position, Rows
 
 TARGET = "\0target"
 """The schema's target, which no column of a frame is."""

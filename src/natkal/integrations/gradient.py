@@ -17,7 +17,6 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from natkal.curvature import Curvature, Prior, Response, dense
-from natkal.drivers.checks import check_stream, explain_shapes
 from natkal.engine import counter
 from natkal.engine.rates import Rates, fading
 from natkal.engine.step_control import Seen as Looked
@@ -25,6 +24,7 @@ from natkal.engine.step_control import StepControl, capped
 from natkal.engine.step_control import step_control as default_step_control
 from natkal.families.base import Observed
 from natkal.models import Model, ravel, ravel_rows
+from natkal.stream.checks import check_stream, explain_shapes
 from natkal.typing import Array, Float, Params
 
 

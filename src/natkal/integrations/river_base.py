@@ -9,9 +9,9 @@ import pandas as pd
 from river import base
 
 from natkal.integrations.estimator_core import PortableLearner, options_of
-from natkal.tabular.loop import Row
-from natkal.tabular.table_learner import TargetShape
-from natkal.tabular.tasks import Outcome
+from natkal.tables.engine.loop import Row
+from natkal.tables.learner.tasks import Outcome
+from natkal.tables.table import TargetShape
 
 MAX_WAITING_ROWS = 256
 """Rows that may wait before they are learned: no result depends on it, since they are learned before any question."""

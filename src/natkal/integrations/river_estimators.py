@@ -8,7 +8,7 @@ import pandas as pd
 from river import base, proba
 
 from natkal.integrations.river_base import KalmanEstimator
-from natkal.tabular.table_learner import TargetShape
+from natkal.tables.table import TargetShape
 
 
 class KalmanRegressor(KalmanEstimator, base.MiniBatchRegressor):

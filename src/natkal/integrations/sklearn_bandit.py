@@ -6,9 +6,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from natkal.tabular.bandit_learner import BanditLearner, Told
-from natkal.tabular.bandit_options import BanditOptions
-from natkal.tabular.errors import StreamError
+from natkal.decisions.bandit_learner import BanditLearner, Told
+from natkal.decisions.bandit_options import BanditOptions
+from natkal.errors import StreamError
 
 
 class KalmanBandit(BaseEstimator):

@@ -15,9 +15,9 @@ from sklearn.utils.validation import (
 
 from natkal.integrations.estimator_core import PortableLearner, options_of
 from natkal.integrations.frame_columns import FrameColumns, has_other_than_numbers
-from natkal.tabular.coefficients import Coefficients, coefficients
-from natkal.tabular.table_learner import TargetShape
-from natkal.tabular.tasks import Outcome
+from natkal.tables.coefficients import Coefficients, coefficients
+from natkal.tables.learner.tasks import Outcome
+from natkal.tables.table import TargetShape
 
 FEW_ROWS, FEW_ROWS_PASSES = 20_000, 3
 """Up to so many rows `fit` goes through them several times, unless told how often."""
@@ -58,7 +58,7 @@ class KalmanEstimator(BaseEstimator):
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
-        """The features as numbers, NaN where missing; a frame's other columns as tabular encodes them."""
+        """The features as numbers, NaN where missing; a frame's other columns as `tables/encode` encodes them."""
         _refuse_words(X)
         if not has_other_than_numbers(X):
             if reset:

@@ -8,7 +8,7 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from natkal.integrations.sklearn_base import KalmanEstimator
-from natkal.tabular.table_learner import TargetShape
+from natkal.tables.table import TargetShape
 
 
 class KalmanClassifier(ClassifierMixin, KalmanEstimator):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import run_once
+from natkal.compiling.policy import run_once
 from natkal.families import (
     Bernoulli,
     Binomial,

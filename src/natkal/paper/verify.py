@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natkal.compiling import run_once
+from natkal.compiling.policy import run_once
 from natkal.curvature import dense
 from natkal.engine import Learner, fading, learning_rate, online, step_control
 from natkal.families import Categorical

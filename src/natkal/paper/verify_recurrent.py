@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from natkal.compiling import run_once
+from natkal.compiling.policy import run_once
 from natkal.engine import fading, learning_rate, online, step_control
 from natkal.models import RecurrentModel, ravel, sensitivity
 from natkal.paper import recurrent_side_by_side as sides

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from natkal.app.cli import app
-from natkal.app.session import checkpoint
+from natkal.cli import app
+from natkal.runs import checkpoint
 from tests.app.support import csv_text, table
 
 pytestmark = pytest.mark.float64

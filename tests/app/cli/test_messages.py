@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from natkal.app.cli import app
-from natkal.app.session.session import Session
+from natkal.cli import app
+from natkal.runs.session import Session
 from tests.app.support import csv_text, learn, table
 
 pytestmark = pytest.mark.float64

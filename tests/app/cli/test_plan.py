@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from natkal.app.cli import app
+from natkal.cli import app
 
 
 def plan(*arguments: str):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from natkal.app.stopping import CLOSING_SECONDS, GRACE_SECONDS
+from natkal.runs.stopping import CLOSING_SECONDS, GRACE_SECONDS
 from tests.app.support import csv_text, table
 
 DEAF = textwrap.dedent("""
     import jax, jax.numpy as jnp
-    from natkal.app.stopping import stop_on_signals, watch
+    from natkal.runs.stopping import stop_on_signals, watch
 
     def compile_for_minutes(x):
         for _ in range(3_000):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from natkal.app.report.decisions import decisions_page
-from natkal.app.session.decision_record import MOST_WINDOWS, DecisionRecord
-from natkal.app.session.decisions import DecisionSession, DecisionSettings
-from natkal.drivers.off_policy import off_policy
+from natkal.decisions.off_policy import off_policy
+from natkal.report.decisions import decisions_page
+from natkal.runs.decision_record import MOST_WINDOWS, DecisionRecord
+from natkal.runs.decisions import DecisionSession, DecisionSettings
 
 ARMS = ["a", "b", "c"]
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import natkal as nk
-from natkal.app.report import write_report
-from natkal.app.report.charts import Axes, clipped, clipped_apart, short, ticks
-from natkal.app.report.facts import coarser, effective_memory, spectrum
-from natkal.app.report.targets import changes
-from natkal.app.report.timeline import along, date_ticks
-from natkal.app.session import class_scores
+from natkal.report import write_report
+from natkal.report.charts import Axes, clipped, clipped_apart, short, ticks
+from natkal.report.facts import coarser, effective_memory, spectrum
+from natkal.report.targets import changes
+from natkal.report.timeline import along, date_ticks
+from natkal.runs import class_scores
 from tests.app.support import csv_text, learn, table
 
 pytestmark = pytest.mark.float64

@@ -1,8 +1,8 @@
-"""One length of blocks here, so that one program is compiled: `tests/tabular/test_live_table.py` has both."""
+"""One length of blocks here, so that one program is compiled: `tests/tables/test_live_table.py` has both."""
 
 import pytest
 
-from natkal.tabular import live_table
+from natkal.tables.engine import live_table
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -9,14 +9,14 @@ from typing import Any
 import httpx
 import numpy as np
 
-from natkal.app.cli.serve import fresh_run
-from natkal.app.serve.http import Access, Application
-from natkal.app.serve.requests import Limits
-from natkal.app.serve.service import Service
-from natkal.app.session import snapshot
-from natkal.app.session.session import Session
-from natkal.app.settings import Settings
-from natkal.tabular.table import Position, Rows
+from natkal.cli.serve import fresh_run
+from natkal.runs import snapshot
+from natkal.runs.session import Session
+from natkal.serve.http import Access, Application
+from natkal.serve.requests import Limits
+from natkal.serve.service import Service
+from natkal.settings.settings import Settings
+from natkal.tables.schema.rows import Position, Rows
 
 NAMES = ("a", "b", "colour", "y")
 SETTINGS = Settings(targets=("y",), learner="single", model="linear", past="1")

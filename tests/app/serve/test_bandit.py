@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from natkal.app.cli.serve import fresh_run
-from natkal.app.serve.requests import Limits
-from natkal.app.serve.service import Service
-from natkal.app.session.decisions import DecisionSettings
-from natkal.app.settings import Settings
+from natkal.cli.serve import fresh_run
+from natkal.runs.decisions import DecisionSettings
+from natkal.serve.requests import Limits
+from natkal.serve.service import Service
+from natkal.settings.settings import Settings
 from tests.app.serve.support import crash, make_client
 
 SETTINGS = DecisionSettings(arms=("a", "b"), reward_kind="binary", model="linear")

@@ -10,9 +10,9 @@ import urllib.request
 import numpy as np
 import pytest
 
-from natkal.app.serve.journal import Journal, Record, read_records
-from natkal.app.session import checkpoint
-from natkal.tabular.errors import StreamError
+from natkal.errors import StreamError
+from natkal.runs import checkpoint
+from natkal.storage.journal import Journal, Record, read_records
 from tests.app.serve.support import (
     alone,
     crash,
@@ -100,7 +100,7 @@ def test_the_run_is_one_that_the_other_commands_read(tmp_path):
     service = make_service(tmp_path)
     make_client(service).post("/learn", json=ROWS[:10])
     service.close()
-    from natkal.app.session.predict_rows import load
+    from natkal.runs.predict_rows import load
 
     session = load(tmp_path / "run", None)
     assert session.counts.learned == 10

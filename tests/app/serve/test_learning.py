@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from natkal.app.serve.rows import read_rows
+from natkal.serve.rows import read_rows
 from tests.app.serve.support import (
     SETTINGS,
     alone,

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from natkal.app.serve.page import page
+from natkal.serve.page import page
 from tests.app.serve.support import make_client, make_service, table
 
 

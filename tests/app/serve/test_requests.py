@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from natkal.app.serve.http import Access
-from natkal.app.serve.openapi import ROUTES
-from natkal.app.serve.requests import KINDS, Limits
-from natkal.app.serve.server import make_access
-from natkal.tabular.errors import StreamError
+from natkal.errors import StreamError
+from natkal.serve.http import Access
+from natkal.serve.openapi import ROUTES
+from natkal.serve.requests import KINDS, Limits
+from natkal.serve.server import make_access
 from tests.app.serve.support import SETTINGS, as_rows, make_client, make_service, served_state, table, without
 
 ROW = table(1)[0]

@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import os
-import platform
 import shutil
 import stat
 import subprocess
@@ -21,6 +20,8 @@ from typing import Any
 
 import jax
 import jax.ffi
+
+from natkal.compiling.user_folder import cache_folder, processor
 
 LOG = logging.getLogger(__name__)
 FOLDER = Path(__file__).parent
@@ -33,12 +34,6 @@ KINDS = ("NATKAL_F32", "NATKAL_F64")
 SILENT_SECONDS, BUILD_SECONDS, GIVE_UP_SECONDS = 2, 20, 300
 """When a build is spoken of; when the process goes on without it; when the compiler is stopped."""
 FLAGS = ("-O2", "-march=native", "-std=c++17", "-fPIC", "-w")
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels stay: $NATKAL_CACHE, or `natkal` in the user's cache folder."""
-    given = os.environ.get("NATKAL_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "natkal"
 
 
 @functools.cache
@@ -115,12 +110,3 @@ def _build(asked: dict[str, Any]) -> None:
             builder.returncode = 0  # it goes on by itself, and nobody waits for it
             print("natkal: that takes long; going on without them, the next process may have them", file=sys.stderr)
             raise
-
-
-def processor() -> str:
-    """What `-march=native` depends on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return "\n".join(sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))}))

@@ -1,6 +1,0 @@
-"""What a person calls from Python: `nk.learn`, `nk.load_run` and the `Run` they give."""
-
-from natkal.app.api.learn_table import learn, load_run
-from natkal.app.api.run_result import Run
-
-__all__ = ["Run", "learn", "load_run"]

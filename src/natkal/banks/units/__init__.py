@@ -1,0 +1,1 @@
+"""Running scales of inputs and targets."""

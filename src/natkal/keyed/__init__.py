@@ -1,0 +1,1 @@
+"""One state per key: fleets, their shards and what they share."""

@@ -1,0 +1,86 @@
+"""A member's own law and no other: that of a filter, or of a learner that natkal does not know."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from natkal.engine.distributions import matched_cdf
+from natkal.families import Family
+from natkal.families.base import Event
+from natkal.laws.base import Memoryless, Moments
+from natkal.typing import Array, Float
+
+
+class OwnLaw(NamedTuple):
+    """A filter's own law: natural parameters, and the moments that parameter uncertainty makes wider."""
+
+    natural: Float[Array, " k"]
+    moments: Moments
+
+
+@dataclasses.dataclass(frozen=True)
+class PlugIn(Memoryless):
+    """The filter's own law and no other; quantiles are those of the law with its mean and covariance."""
+
+    family: Family
+    count = 1
+
+    def needed(self, prediction: Any) -> Any:
+        """Natural parameters and moments."""
+        cov = None if self.family.support == "classes" else prediction.cov
+        if cov is None and self.family.support != "classes":
+            cov = self.family.cov(prediction.natural)
+        return OwnLaw(natural=prediction.natural, moments=Moments(mean=prediction.mean, cov=cov))
+
+    def laws(self, memory: tuple[()], prediction: Any, ahead: Any = 0) -> Any:
+        """One."""
+        return jax.tree.map(lambda leaf: leaf[None], prediction)
+
+    def log_prob(self, law: OwnLaw, y: Event) -> Float[Array, ""]:
+        """The family's."""
+        return self.family.log_prob(law.natural, y)
+
+    def moments(self, law: OwnLaw) -> Moments:
+        """Noise and parameter uncertainty together."""
+        return law.moments
+
+    def cdf(self, law: OwnLaw, y: Array) -> Array:
+        """That of the law with these moments."""
+        assert law.moments.cov is not None
+        mean, variance = law.moments.mean, jnp.diagonal(law.moments.cov)
+        shape = jnp.shape(y)
+        return matched_cdf(self.family.support, jnp.reshape(mean, shape), jnp.reshape(variance, shape), y)
+
+    def sample(self, law: OwnLaw, key: Array) -> Array:
+        """The family's."""
+        return self.family.sample(key, law.natural)
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnPrediction(PlugIn):
+    """The member's own law and no other. A prediction without natural parameters is kept whole and asked itself."""
+
+    def needed(self, prediction: Any) -> Any:
+        """Natural parameters and moments, or all of it."""
+        return super().needed(prediction) if hasattr(prediction, "natural") else prediction
+
+    def log_prob(self, law: Any, y: Event) -> Float[Array, ""]:
+        """The prediction's."""
+        return super().log_prob(law, y) if isinstance(law, OwnLaw) else law.log_prob(y)
+
+    def moments(self, law: Any) -> Moments:
+        """The prediction's; of classes, the covariance follows from the mean."""
+        if isinstance(law, OwnLaw):
+            return super().moments(law)
+        follows = self.family.support == "classes"
+        return Moments(mean=law.mean, cov=None if follows else law.cov)
+
+    def cdf(self, law: Any, y: Array) -> Array:
+        """The prediction's."""
+        return super().cdf(law, y) if isinstance(law, OwnLaw) else law.cdf(y)
+
+    def sample(self, law: Any, key: Array) -> Array:
+        """The prediction's."""
+        return super().sample(law, key) if isinstance(law, OwnLaw) else law.sample(key)

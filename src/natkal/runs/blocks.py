@@ -1,0 +1,57 @@
+"""Blocks of encoded rows: parts of them, several as one, room for more columns."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from natkal.tables.encode.encoder import Encoded
+from natkal.tables.engine.loop import Row
+from natkal.tables.table import TableLearner
+
+
+def by_classes(encoded: Encoded, learner: TableLearner, add_classes: Callable[[int, int], None]) -> Iterator[Encoded]:
+    """The rows in parts that there is room for: a class beyond it makes more, from its first row on."""
+    first = 0
+    while first < len(encoded.targets):
+        room = [target.classes or np.inf for target in learner.targets]
+        beyond = encoded.targets[first:] >= room
+        if first == 0 and not beyond.any():
+            yield encoded
+            return
+        last = first + (int(np.argmax(beyond.any(axis=1))) if beyond.any() else len(beyond))
+        if last > first:
+            yield rows_of(encoded, slice(first, last))
+        if last < len(encoded.targets):
+            for position in np.flatnonzero(beyond[last - first]):
+                add_classes(int(position), int(encoded.targets[last, position]) + 1)
+        first = last
+
+
+def stacked(rows: Sequence[Row]) -> Row:
+    """Single rows as one block."""
+    return Row(
+        tuple(np.stack([row.numbers[at] for row in rows]) for at in range(len(rows[0].numbers))),
+        np.stack([row.known for row in rows]),
+        np.stack([row.targets for row in rows]),
+        np.array([row.weight for row in rows], float),
+    )
+
+
+def rows_of(encoded: Encoded, rows: slice | np.ndarray) -> Encoded:
+    """Some of the rows."""
+    places = range(len(encoded.lines))[rows] if isinstance(rows, slice) else rows.tolist()
+    return encoded._replace(
+        inputs=encoded.inputs[rows],
+        targets=encoded.targets[rows],
+        keys=[encoded.keys[place] for place in places] if encoded.keys else [],
+        sequences=[encoded.sequences[place] for place in places] if encoded.sequences else [],
+        lines=encoded.lines[rows],
+        rejects=[],
+        times=None if encoded.times is None else encoded.times[rows],
+    )
+
+
+def wider(inputs: np.ndarray, width: int) -> np.ndarray:
+    """Rows with room for columns that came later, missing in these."""
+    missing = np.full((len(inputs), width - inputs.shape[1]), np.nan)
+    return np.concatenate([inputs, missing], axis=1) if missing.shape[1] else inputs

@@ -1,0 +1,412 @@
+"""A run from its first row to its last: read, check, predict, learn, write, and keep a checkpoint to go on from."""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from natkal.reading.first_rows import look
+from natkal.reading.kafka.address import is_kafka
+from natkal.reading.source import STDIN, RowSource
+from natkal.runs import checkpoint, snapshot
+from natkal.runs.blocks import by_classes, rows_of, stacked, wider
+from natkal.runs.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
+from natkal.runs.late_labels import delayed, match_ids
+from natkal.runs.make_learner import check_memory, check_pool, make_learner
+from natkal.runs.metrics import RECENT, Metrics, record, written
+from natkal.runs.outputs import Appender, Output, csv_line, places
+from natkal.runs.predictions import PredictionFormat
+from natkal.runs.rejects import check_count, count_reasons, warnings
+from natkal.runs.topics import open_topics
+from natkal.settings.settings import Counts, Settings
+from natkal.forecasting.calendar import Clock
+from natkal.errors import Stopped, StreamError
+from natkal.tables.encode.encoder import Encoded, Encoder
+from natkal.tables.engine.loop import Pending, Row, Told
+from natkal.tables.schema.infer import Schema, Target
+from natkal.tables.schema.rows import Position, Reject, Rows
+from natkal.tables.table import TableLearner
+
+
+class Session:
+    """One run in one folder. Build it with `begin` or `resume`, then `run` it."""
+
+    def __init__(self, folder: Path, settings: Settings, encoder: Encoder, learner: TableLearner):
+        self.folder = folder
+        self.settings = settings
+        self.encoder = encoder
+        self.learner = learner
+        self.metrics = Metrics(encoder.schema.targets, _members(learner), settings.metrics_every)
+        self.format = self._format(encoder.schema.targets, None)
+        self.files: list[str] = []
+        self.counts = Counts()
+        self.reasons: dict[str, int] = {}
+        self.position = Position(0, 0, 1)
+        """Where the files are read on."""
+        self.ended = False
+        """Whether the files were read to their end."""
+        self.offsets: dict[str, int] = {}
+        """The next message of each partition, where rows come from a log."""
+        self.queue: deque[tuple[Row, int]] = deque()
+        """Rows whose label has not come yet, with the slot of their model."""
+        self.sequences: dict[str, str] = {}
+        """The sequence that each key's last row belonged to (under "" where there are no keys)."""
+        self.held: OrderedDict[str, np.ndarray] = OrderedDict()
+        """Rows that wait for their label under their id: the past targets of each (NaN in a file's run), its inputs."""
+        self.early: OrderedDict[str, np.ndarray] = OrderedDict()
+        """Labels of a label topic that wait for their row: the targets by id."""
+        self.recent_inputs = np.zeros((0, encoder.width))
+        self.clock = Clock()
+        """The columns that go on by themselves, for forecasts."""
+        self.forecasts = None if settings.horizon is None else ForecastScores(settings.horizon)
+        if self.forecasts is not None:
+            learner.take_few_rows()
+        self.outputs: dict[str, Output] = {}
+        self.series: list[dict[str, int | float]] = []
+        """The figures of the windows that this process has closed."""
+        self._pending: deque[tuple[Pending, Encoded, tuple[Target, ...], Rows]] = deque()
+        self.stop: Callable[[], bool] = lambda: False
+        """Whether the run was asked to end: nothing is waited for much longer then."""
+
+    @property
+    def schema(self) -> Schema:
+        """What each column is, with the features and classes that came later."""
+        return self.encoder.schema
+
+    # -- starting ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def begin(
+        cls, folder: Path, settings: Settings, source: RowSource, looked: tuple[Schema, list[Rows]] | None = None
+    ) -> tuple["Session", list[Rows]]:
+        """A new run: the schema comes from the first rows (`look`), which are returned to be learned."""
+        schema, first = look(settings, source) if looked is None else looked
+        try:
+            session = cls.start(folder, settings, schema, source.names, first)
+        except StreamError:
+            source.close()
+            raise
+        return session, first
+
+    @classmethod
+    def start(
+        cls, folder: Path, settings: Settings, schema: Schema, files: Sequence[str], first: Sequence[Rows] = ()
+    ) -> "Session":
+        """A new run on data whose columns are known."""
+        check_memory(settings)
+        check_pool(settings)
+        encoder = Encoder(schema)
+        session = cls(folder, settings, encoder, make_learner(settings, encoder, first))
+        if session.forecasts is not None:
+            check_scorable(session)
+        session.files = list(files)
+        session.open_outputs({})
+        return session
+
+    @classmethod
+    def resume(
+        cls, folder: Path, *, model: str | None = None, open_outputs: bool = True
+    ) -> tuple["Session", str | None]:
+        """The run in this folder as its last whole checkpoint has it, and a warning where that is an older one."""
+        found = checkpoint.find(folder)
+        if found is None:
+            raise StreamError(f"{folder}: there is no checkpoint to resume from")
+        path, header, arrays, warning = found
+        session = cls.restored(path, header, arrays, folder, model)
+        if open_outputs:
+            checkpoint.sweep(folder)
+            session.open_outputs(header["outputs"])
+        return session, warning
+
+    @classmethod
+    def restored(
+        cls, path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path, model: str | None
+    ) -> "Session":
+        """The session of a checkpoint that was read whole; everything in it is checked before it is used."""
+        kept = snapshot.read(path, header, arrays, model)
+        session = cls(folder, kept.settings, kept.encoder, kept.learner)
+        session.files, session.counts, session.reasons = kept.files, kept.counts, kept.reasons
+        session.position, session.ended = kept.position, kept.ended
+        session.offsets, session.sequences = kept.offsets, kept.sequences
+        session.queue, session.held, session.early = kept.queue, kept.held, kept.early
+        session.recent_inputs = kept.recent_inputs
+        session.metrics, session.clock, session.forecasts = kept.metrics, kept.clock, kept.forecasts
+        session.format = session._format(session.schema.targets, kept.predicted)
+        return session
+
+    def _format(self, targets: Sequence[Target], classes: Sequence[Sequence[str]] | None) -> PredictionFormat:
+        wanted = self.settings.predictions or ""
+        json_lines = is_kafka(wanted) or "json" in Path(wanted).suffix
+        return PredictionFormat(targets, classes, json_lines=json_lines, level=self.settings.level)
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        source: RowSource,
+        first: list[Rows],
+        *,
+        checkpoint_rows: int | None = None,
+        checkpoint_seconds: float | None = 30.0,
+        stop: Callable[[], bool] = lambda: False,
+        report: Callable[["Session"], None] = lambda session: None,
+    ) -> bool:
+        """Learn to the end of the source; False where `stop` asked to end before. A checkpoint is left either way."""
+        source.read_ahead(self.schema.all_numbers)
+        source.stop = self.stop = stop
+        saved_at, saved_rows = time.monotonic(), self.counts.read
+        self.ended = False
+        try:
+            self.save()
+            for rows in _chain(first, source):
+                self.advance(rows)
+                due = checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds
+                due = due or (checkpoint_rows is not None and self.counts.read - saved_rows >= checkpoint_rows)
+                stopping = stop()
+                if (due and self.counts.read > saved_rows) or stopping:
+                    self.save()
+                    source.mark(self.offsets)
+                    saved_at, saved_rows = time.monotonic(), self.counts.read
+                report(self)
+                if stopping:
+                    return False
+                self.check_rejects()
+            self.ended = True
+            self.finish()
+            source.mark(self.offsets)
+        except Stopped:
+            self.save()
+            return False
+        finally:
+            source.close()
+            self.close_outputs()
+        return True
+
+    def advance(self, rows: Rows) -> None:
+        """Take some rows, and write what is known by then of the rows before them."""
+        if not rows.read:
+            return
+        earlier = len(self._pending)
+        self.take(rows)
+        for _ in range(min(earlier, len(self._pending))):
+            self._settle()  # these were learned while the rows just taken were read
+        if rows.live:
+            self._settle_all()
+
+    def take(self, rows: Rows) -> None:
+        """Some rows: those before a column that is new, then the others."""
+        first = 0
+        for new in self.encoder.new_columns(rows):
+            if new.row > first:
+                self._take(rows.part(first, new.row))
+                first = new.row
+            self._settle_all()  # rows that wait are as wide as the table was
+            before = self.encoder.width
+            self.encoder.add(new.feature)
+            self.learner.add_features(self.encoder.scaled[before:].tolist())
+            self.recent_inputs = wider(self.recent_inputs, self.encoder.width)
+        self._take(rows.part(first, len(rows)) if first else rows)
+
+    def _take(self, rows: Rows) -> None:
+        encoded = self.encoder.encode(rows)
+        if not rows.labels and self.forecasts is None:
+            self._tell_clock(rows, encoded)
+        self.counts.read += rows.read
+        self.counts.skipped += rows.blank
+        self._reject(encoded.rejects, rows)
+        if rows.partition is None:
+            self.position = rows.position
+        else:
+            self.offsets[rows.file] = rows.position.offset
+        if self.settings.id:
+            encoded = match_ids(self, rows, encoded)
+        present = ~np.isnan(encoded.targets).all(axis=1)
+        learned = int(present.sum())
+        self.counts.learned += learned
+        self.counts.skipped += len(encoded.inputs) - learned
+        for part in by_classes(encoded, self.learner, self._add_classes):
+            if self.forecasts is None:
+                self._learn(part, rows)
+            else:
+                self._learn_and_forecast(self.forecasts, part, rows)
+        if rows.file == STDIN:
+            self._settle_all()
+
+    def _tell_clock(self, rows: Rows, encoded: Encoded) -> None:
+        all_of_them = len(encoded.lines) == len(rows)
+        places = None if all_of_them else {int(line): row for row, line in enumerate(rows.lines)}
+        good = range(len(rows)) if places is None else [places[int(line)] for line in encoded.lines]
+        self.clock.observe(self.schema.features, rows.columns, good, encoded.keys)
+
+    def _learn_and_forecast(self, forecasts: ForecastScores, encoded: Encoded, of: Rows) -> None:
+        """Learn up to each row that the next ones are forecast from, and score what was expected of these rows."""
+        first = 0
+        for row, (line, y) in enumerate(zip(encoded.lines, encoded.targets[:, 0], strict=True)):
+            key = encoded.keys[row] if encoded.keys else ""
+            due = False
+            if not np.isnan(y):
+                expected = forecasts.came(key, float(y))
+                due = forecasts.is_due(key)
+                if expected is not None and "forecasts" in self.outputs:
+                    self.outputs["forecasts"].write(line_of(int(line), key, float(y), expected))
+            if due or row == len(encoded.lines) - 1:
+                part = rows_of(encoded, slice(first, row + 1))
+                self._tell_clock(of, part)
+                self._learn(part, of)
+                first = row + 1
+            if due:
+                while self._pending:
+                    self._settle()
+                forecasts.make(self, key)
+
+    def _add_classes(self, position: int, count: int) -> None:
+        self._settle_all()
+        self.learner.add_classes(position, count)
+
+    def _learn(self, encoded: Encoded, of: Rows) -> None:
+        resets = self.resets(encoded)
+        targets = self.schema.targets
+        delay = self.settings.label_delay
+        if not delay:
+            rows = self.learner.rows(encoded.inputs, encoded.targets, keys=encoded.keys)
+            pending = self.learner.learn(rows, keys=encoded.keys, resets=resets)
+        else:
+            rows, late, late_slots = delayed(self, encoded)
+            pending = self.learner.learn(rows, keys=encoded.keys, late=late, late_slots=late_slots)
+        self._pending.append((pending, encoded, targets, of))
+
+    def _settle(self) -> None:
+        """Wait for the oldest block, and write what it says, window by window."""
+        pending, block, targets, rows = self._pending.popleft()
+        told = pending.wait()
+        if "predictions" in self.outputs and not rows.labels:
+            text = self.format.write(block.lines, targets, told.outcomes, block.targets, rows.partition)
+            self.outputs["predictions"].write_rows(text, rows, block.lines)
+        self.score(block.inputs, block.targets, targets, told, block.times)
+
+    def score(
+        self,
+        inputs: np.ndarray,
+        observed: np.ndarray,
+        targets: tuple[Target, ...],
+        told: Told,
+        times: np.ndarray | None = None,
+    ) -> None:
+        """Count what was told of some rows, window by window; `targets` as they were known then."""
+        recent = np.concatenate([self.recent_inputs, wider(inputs[-RECENT:], self.encoder.width)])
+        self.recent_inputs = recent[-RECENT:]
+        columns = [
+            np.stack(record(target, outcome, observed[:, position]), axis=1)
+            for position, (target, outcome) in enumerate(zip(targets, told.outcomes, strict=True))
+        ]
+        members = told.members[:, : len(self.metrics.members)]
+        moments = np.full(len(inputs), np.nan) if times is None else times
+        table = np.concatenate([*columns, moments[:, None], members], axis=1)
+        for part, target in zip(self.metrics.parts, targets, strict=True):
+            part.target = target
+        first = 0
+        while first < len(table):
+            last = first + self.metrics.to_edge()
+            figures = self.metrics.add(table[first:last])
+            if figures is not None:
+                self._write_figures(figures)
+            first = last
+
+    def _settle_all(self) -> None:
+        while self._pending:
+            self._settle()
+        for output in self.outputs.values():
+            output.flush()
+
+    def _write_figures(self, figures: dict[str, int | float]) -> None:
+        self.series.append(figures)
+        cells = [written(name, figures[name]) if name in figures else "" for name in self.metrics.names]
+        self.outputs["metrics"].write(",".join(cells) + "\n")
+
+    def _reject(self, rejects: list[Reject], rows: Rows) -> None:
+        count_reasons(self.reasons, rejects)
+        for reject in rejects:
+            self.outputs["rejects"].write_reject(reject, rows)
+        self.counts.rejected += len(rejects)
+
+    def check_rejects(self) -> None:
+        """Stop a run with more rejects than it may have, with a checkpoint."""
+        try:
+            check_count(self.counts, self.settings.max_rejects, self.outputs["rejects"].path)
+        except StreamError:
+            self.save()
+            raise
+
+    def warnings(self) -> list[str]:
+        """What a person should know at the end of a run."""
+        place = self.settings.rejects or self.folder / "rejects.jsonl"
+        return warnings(self.counts, self.reasons, self.learner.refused, place)
+
+    def resets(self, encoded: Encoded) -> np.ndarray | None:
+        """Where new sequences start; None where there are none."""
+        if self.schema.sequence is None:
+            return None
+        resets = np.zeros(len(encoded.inputs), bool)
+        keys = encoded.keys or [""] * len(resets)
+        for row, (key, sequence) in enumerate(zip(keys, encoded.sequences, strict=True)):
+            resets[row] = self.sequences.get(key, sequence) != sequence
+            self.sequences[key] = sequence
+        return resets
+
+    def finish(self) -> None:
+        """The end: labels still under way arrive, and the last window is written as far as it goes."""
+        self._settle_all()
+        if self.queue:
+            late = stacked([row for row, _ in self.queue])
+            slots = np.array([slot for _, slot in self.queue], np.int32)
+            keyed = self.schema.key is not None
+            idle = late._replace(targets=np.full_like(late.targets, np.nan))
+            self.queue.clear()
+            keys = [list(self.learner.keys)[slot] for slot in slots] if keyed else ()
+            self.learner.learn(idle, keys=keys, late=late, late_slots=slots if keyed else None).wait()
+        self.save()
+        figures = self.metrics.close()
+        if figures is not None:
+            self._write_figures(figures)
+        for output in self.outputs.values():
+            output.flush(sync=True)
+
+    # -- on disk -------------------------------------------------------------------------------------------------------
+
+    def open_outputs(self, kept: Mapping[str, Any]) -> None:
+        """What the run appends to, each cut back to its length."""
+        self.format.partitions = any(map(is_kafka, self.files))
+        first = {"metrics": csv_line(self.metrics.names), "predictions": self.format.header, "rejects": ""}
+        if self.forecasts is not None:
+            first["forecasts"] = FILE_HEADER
+        files, topics = places(self.settings, self.folder, self.files, first)
+        self.outputs |= open_topics(topics, self.settings, self.folder, self.files, kept, lambda: self.stop())
+        for name, path in files.items():
+            self.outputs[name] = Appender(path, int(kept.get(name, 0)), first[name])
+
+    def close_outputs(self) -> None:
+        """Write no more."""
+        for output in self.outputs.values():
+            output.close()
+
+    def save(self) -> Path:
+        """A checkpoint of everything up to the last row taken, its output files on disk before it."""
+        self._settle_all()
+        for output in self.outputs.values():
+            output.flush(sync=True)
+        return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
+
+
+def _members(learner: TableLearner) -> list[str]:
+    """The members that metrics tell of: those of the only target, where there are several of them."""
+    return learner.member_names if len(learner.targets) == 1 and not learner.options.single else []
+
+
+def _chain(first: list[Rows], source: RowSource) -> Iterator[Rows]:
+    """The rows already read, then the others."""
+    yield from first
+    while (rows := source.read()) is not None:
+        yield rows

@@ -1,0 +1,68 @@
+"""One request for the writer: what is asked, its rows, its answer; and what a client may ask for."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from natkal.serve.rows import Refused
+
+PREDICT, LEARN, PREDICT_LEARN, DECIDE, REWARD = 1, 2, 3, 4, 5
+KINDS = {"predict": PREDICT, "learn": LEARN, "predict_learn": PREDICT_LEARN, "decide": DECIDE, "reward": REWARD}
+"""What is asked, by path; the numbers are those of the log's records."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a client may ask for; more is refused."""
+
+    body_bytes: int = 8 << 20
+    rows: int = 10_000
+    waiting_rows: int = 50_000
+    ids: int = 100_000
+    keys: int = 100_000
+    connections: int = 1024
+    seconds: float = 30.0
+
+
+@dataclasses.dataclass(eq=False)
+class Request:
+    """One request for the writer: what is asked, its rows, and where the answer goes."""
+
+    kind: int
+    body: bytes
+    rows: list[dict[str, Any]]
+    single: bool
+    done: Callable[["Request"], None] = lambda request: None
+    answer: Any = None
+    refused: Refused | None = None
+    ids: Sequence[str | None] = ()
+    future: Any = None
+    ticket: list[bool] = dataclasses.field(default_factory=lambda: [True])
+
+    def take(self) -> bool:
+        """Whether the caller is the first to take it: the writer to learn it, or the event loop to give it up."""
+        try:
+            return self.ticket.pop()
+        except IndexError:
+            return False
+
+
+def check_names(
+    rows: Sequence[dict[str, Any]],
+    known: Iterable[str],
+    allowed: set[str],
+    missing: Callable[[Iterable[str]], list[str]] | None = None,
+) -> None:
+    """Refuse a row with a column that is not `allowed`, or without one that is needed, as `missing` tells."""
+    for number, row in enumerate(rows, 1):
+        unknown = row.keys() - allowed
+        if unknown:
+            names = sorted(known)
+            listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+            raise Refused(422, f"row {number:,}: column {min(unknown)!r:.60} is unknown; the model has {listed}")
+        lacking = [] if missing is None else missing(row)
+        if lacking:
+            listed = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")
+            raise Refused(
+                422, f"row {number:,}: has no column {listed}, which the model was trained on; null says it is missing"
+            )

@@ -1,0 +1,52 @@
+"""The run that a checkpoint holds, or that another command left, as one that can be served."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from natkal.errors import StreamError
+from natkal.runs import checkpoint
+from natkal.runs.decisions import DecisionSession
+from natkal.runs.session import Session
+from natkal.serve.requests import Limits
+from natkal.serve.served import Served
+from natkal.serve.served_bandit import ServedBandit
+from natkal.serve.served_table import ServedTable
+
+DECISIONS = "decisions"
+"""The field that only the header of a bandit's checkpoint has."""
+
+
+def restored(
+    path: Path,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    run: Path,
+    limits: Limits,
+    model: str | None,
+) -> Served:
+    """The served run that wrote this checkpoint."""
+    if DECISIONS in header:
+        return ServedBandit(DecisionSession.restored(path, header, arrays, run, open_outputs=False), limits)
+    session = Session.restored(path, header, arrays, run, model)
+    session.open_outputs(header["outputs"])
+    return ServedTable(session, limits)
+
+
+def as_left(run: Path, limits: Limits, model: str | None) -> tuple[Served, str | None]:
+    """The run as `natkal learn` or `natkal decide` left it, and a warning where the last checkpoint is damaged."""
+    found = checkpoint.find(run)
+    if found is None:
+        raise StreamError(f"{run}: there is no checkpoint to resume from")
+    if DECISIONS in found[1]:
+        session, warning = DecisionSession.resume(run, open_outputs=False)
+        return ServedBandit(session, limits), warning
+    session, warning = Session.resume(run, model=model)
+    return ServedTable(session, limits), warning
+
+
+def command_of(header: Mapping[str, Any]) -> str:
+    """The command that wrote a checkpoint with this header."""
+    return "natkal decide" if DECISIONS in header else "natkal learn"

@@ -1,0 +1,98 @@
+"""What the user asked for, and what became of the rows."""
+
+import dataclasses
+from typing import Any
+
+from natkal.errors import StreamError
+from natkal.settings.options import Options
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the user asked for: all of it decides the result, so all of it is in the checkpoint."""
+
+    targets: tuple[str, ...]
+    task: str | None = None
+    features: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    missing: str = "impute"
+    encoding: str = "utf-8"
+    decimal: str = "auto"
+    key: str | None = None
+    pool: bool = False
+    sequence: str | None = None
+    id: str | None = None
+    label_delay: int = 0
+    learner: str = "auto"
+    model: str = "auto"
+    prior_scale: float | None = None
+    fading: float | None = None
+    past: str = "auto"
+    budget: str = "auto"
+    memory: str | int | None = None
+    level: float = 0.9
+    seed: int = 0
+    sample: int = 1000
+    metrics_every: int | None = None
+    max_rejects: int | None = None
+    predictions: str | None = None
+    metrics: str | None = None
+    rejects: str | None = None
+    horizon: int | None = None
+    label_topic: str | None = None
+    group: str | None = None
+    kafka_config: str | None = None
+    transactions: bool = False
+
+    @property
+    def options(self) -> Options:
+        """The part of it that the learner is made from; a row's past is not known in order where labels come by id."""
+        past = "none" if self.id is not None and self.past == "auto" else self.past
+        return Options(
+            learner=self.learner,
+            model=self.model,
+            prior_scale=self.prior_scale,
+            fading=self.fading,
+            seed=self.seed,
+            past=past,
+            budget=self.budget,
+            memory=self.memory,
+            level=self.level,
+        )
+
+
+def check_same(given: Any, kept: Any, *, whole: bool) -> None:
+    """Refuse to go on with other settings than those of the run; unless `whole`, a default is one that was left out."""
+    for field in dataclasses.fields(kept):
+        new, old = getattr(given, field.name), getattr(kept, field.name)
+        if new != old and (whole or new != field.default):
+            raise StreamError(
+                f"--resume: the run was started with another --{field.name.replace('_', '-')} ({old!r}); leave the "
+                "options out to go on as before"
+            )
+
+
+@dataclasses.dataclass
+class Counts:
+    """Rows so far: read = learned + rejected + skipped, always."""
+
+    read: int = 0
+    learned: int = 0
+    rejected: int = 0
+    skipped: int = 0
+
+    def accounting(self, used: str = "learned") -> str:
+        """The equation in words, with the share of each part that is neither none nor all of the rows."""
+        parts = {used: self.learned, "rejected": self.rejected, "skipped": self.skipped}
+        told = [
+            f"{name} {count:,}" + (f" ({percent(count / self.read)})" if 0 < count < self.read else "")
+            for name, count in parts.items()
+        ]
+        return f"read {self.read:,} = {' + '.join(told)}"
+
+
+def percent(share: float) -> str:
+    """A share with as many digits as tell it from none and from all."""
+    size = 100 * min(share, 1 - share)
+    digits = 0 if size >= 10 else 1 if size >= 0.1 else 2 if size >= 0.01 else 4
+    return f"{100 * share:.{digits}f}%"

@@ -1,0 +1,93 @@
+"""Classes of the targets, numbered as they appear."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from natkal.tables.schema import cells
+from natkal.tables.schema.columns import read_column
+from natkal.tables.schema.infer import Target
+from natkal.tables.schema.rows import Column
+
+
+class ClassNumbers:
+    """The number of each class of one target. A class never seen gets the next number, up to the target's limit."""
+
+    def __init__(self, target: Target):
+        self._target = target
+        self.names = list(target.classes)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._in_order = _in_order(self.names)
+
+    def read(self, column: Column, reasons: dict[int, str]) -> np.ndarray | list[str | None]:
+        """The numbers of the classes where all are known, otherwise their names, for `number` to go through."""
+        if self._in_order and isinstance(column, np.ndarray) and self._are_numbers(column):
+            return column
+        if self._in_order and isinstance(column, list) and set(map(type, column)) == {int}:
+            known = min(column) >= 0 and max(column) < len(self.names)
+            if known:
+                return np.array(column, np.float64)
+
+        def name_of(cell: object) -> str | None:
+            return cells.class_name(cell, whole=self._target.whole)
+
+        words = read_column(self._target.name, column, name_of, reasons)
+        try:
+            return np.array([math.nan if word is None else self._numbers[word] for word in words], np.float64)
+        except KeyError:
+            return words
+
+    def _are_numbers(self, column: np.ndarray) -> bool:
+        """Whether these finite numbers, the names of their classes in order, are known."""
+        return bool(np.all((column >= 0) & (column < len(self.names)) & (column == np.floor(column))))
+
+    def complaint(self, word: str | None) -> str:
+        """Why this class cannot be taken; empty if it can."""
+        if word is None or word in self._numbers or len(self.names) < self._target.limit:
+            return ""
+        known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+        return f"{cells.cut(word)} is not one of the {len(self.names):,} classes ({known})"
+
+    def add(self, word: str | None) -> float:
+        """The number of a class that can be taken."""
+        if word is None:
+            return math.nan
+        if word not in self._numbers:
+            self._in_order = self._in_order and word == str(len(self.names))
+            self._numbers[word] = len(self.names)
+            self.names.append(word)
+        return float(self._numbers[word])
+
+    def cut(self, count: int) -> None:
+        """Forget the classes behind the first `count`."""
+        for word in self.names[count:]:
+            del self._numbers[word]
+        del self.names[count:]
+        self._in_order = _in_order(self.names)
+
+
+def _in_order(names: Sequence[str]) -> bool:
+    """Whether each class is called by its own number."""
+    return all(name == str(number) for number, name in enumerate(names))
+
+
+def number_classes(
+    parts: Sequence[tuple[ClassNumbers, str, np.ndarray | list[str | None]]], reasons: dict[int, str], rows: int
+) -> list[np.ndarray]:
+    """Numbers for every target's names, row by row: a row that is rejected for any reason adds no class."""
+    tables = [values if isinstance(values, np.ndarray) else np.full(rows, np.nan) for *_, values in parts]
+    open_parts = [(place, *part) for place, part in enumerate(parts) if not isinstance(part[2], np.ndarray)]
+    if not open_parts:
+        return tables
+    for row in range(rows):
+        if row in reasons:
+            continue
+        for _, numbers, name, words in open_parts:
+            complaint = numbers.complaint(words[row])
+            if complaint:
+                reasons.setdefault(row, f"column {name!r}: {complaint}")
+        if row not in reasons:
+            for place, numbers, _, words in open_parts:
+                tables[place][row] = numbers.add(words[row])
+    return tables

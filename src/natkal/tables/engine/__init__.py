@@ -1,0 +1,1 @@
+"""Numbers through the learner: predict, learn, resize."""

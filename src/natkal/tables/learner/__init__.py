@@ -1,0 +1,1 @@
+"""Which learner a table gets."""

@@ -1,0 +1,276 @@
+"""Which learner a table gets: the one place that chooses, for the command line, scikit-learn, river and `nk.learn`.
+
+`auto` is a mixture over architectures, each with several priors and fadings and with and without the target's past:
+a linear model, a network of one hidden layer and one of two, with a Kronecker-factored covariance for each layer, and
+for a series a recurrent network of RECURRENT_UNITS gated units with a full covariance and exact sensitivities.
+
+With a limit of memory the mixture is the largest of SIZES whose state fits; it is chosen once, for the columns and
+classes there is room for at the start. With a budget in microseconds, architectures of which one member does not fit
+into it beside a linear one are left out, and the selection lets no more members run than fit. Times are estimated from
+the work of a step, so that the same rows give the same numbers on any machine.
+"""
+
+import functools
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from natkal.banks.auto import OUTLIER_DISTANCE, SHARE, expected_spread
+from natkal.banks.bank import Bank
+from natkal.banks.group import Group
+from natkal.banks.scaled import Scaled
+from natkal.banks.selection import Selection
+from natkal.banks.units.standardise import Standardiser
+from natkal.byte_sizes import readable
+from natkal.engine import Learner, exact, fading, online, robust, sampled
+from natkal.engine.plan import estimate
+from natkal.errors import StreamError
+from natkal.families import Family
+from natkal.laws import Counted, Laws, PlugIn, Student, laws_for
+from natkal.settings.options import SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
+from natkal.tables.learner.architectures import (
+    GRIDS,
+    Architecture,
+    Inputs,
+    Layers,
+    Memory,
+    Shape,
+    Tiles,
+    load_users_network,
+)
+from natkal.tables.learner.tasks import Task
+
+LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0, 1e-3))
+"""(prior scale, fading) of the linear members."""
+NAIVE = ((0.3, 0.0), (3.0, 0.0), (10.0, 1e-3))
+"""(prior scale, fading) of the linear members whose prior is centred on a naive forecast of a series."""
+NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
+"""(prior scale, fading) of the members of each network."""
+TILED = {False: ((2.0, 0.0), 4.0, 16.0), True: ((10.0, 0.0), 3.0, 9.0)}
+"""(prior scale, fading) of the members with cells and their reaches: of numbers and counts, and of classes."""
+MOST_TILED, MOST_TILED_OUTPUTS, LEAST_CELLS = 64, 6, 64
+"""The most inputs and outputs of members with cells (more take long to compile), and the least cells of a grid."""
+SLOW_PATIENCE = 2.0
+"""Members with cells learn slowly and for long: so many times the usual loss does not stop them."""
+RECURRENT_UNITS = 8
+
+
+class Size(NamedTuple):
+    """Hidden layers of the networks in a mixture, and how many cells a member with cells has."""
+
+    networks: tuple[tuple[int, ...], ...]
+    cells: int
+
+
+SIZES = (
+    Size(((64,), (128, 128)), 1 << 18),
+    Size(((64,), (64, 64)), 1 << 17),
+    Size(((64,), (32, 32)), 1 << 15),
+    Size(((64,),), 1 << 14),
+    Size(((32,),), 1 << 12),
+    Size(((16,),), 0),
+    Size((), 0),
+)
+"""The first one unless memory is limited."""
+ROW_MICROSECONDS, STEP_MICROSECONDS, ROW_WORK, GRAM_WORK = 10.0, 2.0, 1.3e3, 2e4
+"""Rough times on one core: a row without its members (scales, weights), and a member's step, which takes this and so
+many multiply-adds per microsecond: of a row with the state, which waits for memory, and of rows with rows, which does
+not.
+"""
+MANY_CLASSES, FISHER_DRAWS = 64, 4
+"""Beyond so many classes the Fisher matrix is estimated from a few draws: the exact one costs classes^3 per row."""
+
+
+@functools.lru_cache(maxsize=64)
+def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False, size: int = 0) -> Scaled:
+    """The learner for rows of this shape and this task; the same object, compiled once, for the same question.
+
+    `size` is the place in SIZES of its networks.
+    """
+    if options.single:
+        groups = (_single(options, shape, task),)
+        laws = _few_laws(task.family)
+        selection = None
+    else:
+        groups = tuple(_groups(options, shape, task, keyed, SIZES[size]))
+        laws = laws_for(task.family)
+        many = sum(group.size for group in groups) > 2
+        selection = None
+        if many and not keyed and options.budget != "best":
+            costs = tuple(microseconds(group) for group in groups)
+            patience = tuple(SLOW_PATIENCE if group.slow else 1.0 for group in groups)
+            tiers = tuple(np.cumsum([not (one.slow and last.slow) for last, one in pairwise((groups[0], *groups))]))
+            selection = Selection(budget=_for_members(options), costs=costs, patience=patience, tiers=tiers)
+    bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
+    example = Inputs(np.zeros(shape.columns), np.zeros((), np.int32))
+    mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)
+    spread = 1.0 if task.family.support == "count" else expected_spread(task.family.unweighted)
+    alike = np.arange(shape.columns)
+    if shape.naive:
+        alike[: shape.past] = 0  # earlier targets are all in the units of the last one
+    units = Standardiser(
+        example=example,
+        outputs=task.family,
+        scaled=Inputs(mask, False),
+        spread=spread,
+        alike=Inputs(alike, None) if shape.naive else None,
+    )
+    return Scaled(bank=bank, units=units)
+
+
+def member_names(learner: Scaled) -> list[str]:
+    """A name for each member of the bank, for metrics and reports."""
+    return [name for group in learner.bank.groups for name in group.names]
+
+
+def size_within(options: Options, shapes: Sequence[Shape], tasks: Sequence[Task], keyed: bool) -> int:
+    """The largest mixture whose state, for all targets together, fits into the memory that was allowed."""
+    if options.bytes is None:
+        return 0
+    sizes = range(len(SIZES)) if options.model == "auto" and not (options.single or keyed) else range(1)
+    needed = 0
+    for size in sizes:
+        learners = [make_learner(options, shape, task, keyed, size) for shape, task in zip(shapes, tasks, strict=True)]
+        with jax.enable_x64(True):
+            leaves = jax.tree.leaves([jax.eval_shape(learner.init) for learner in learners])
+        needed = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf.dtype, "itemsize"))
+        if needed <= options.bytes:
+            return size
+    raise StreamError(
+        f"memory: {options.memory} is too little, the smallest learner of these rows takes {readable(needed)}"
+    )
+
+
+def microseconds(group: Group) -> float:
+    """About how long a step of one member takes."""
+    first: Any = group.first
+    work = estimate(first.model, first.curvature)[2]
+    gram = first.model.outputs.raw_dim**2 * first.model.size
+    return STEP_MICROSECONDS + (work - gram) / ROW_WORK + gram / GRAM_WORK
+
+
+def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size) -> list[Group]:
+    """The architectures of the mixture; a model for each key gets linear ones only, since there are many of it."""
+    if options.model != "auto":
+        linear = options.model == "linear"
+        settings, naive = (LINEAR, NAIVE) if linear else (NETWORK, ())
+        return [_group(options, shape, task, _architecture(options, shape, task), settings, naive=naive)]
+    groups = [_group(options, shape, task, Layers(()), LINEAR, naive=NAIVE)]
+    if keyed or options.budget == "fast":
+        return groups
+    few = shape.columns <= MOST_TILED and task.outputs <= MOST_TILED_OUTPUTS
+    if few and not shape.series and size.cells >= LEAST_CELLS * GRIDS * task.outputs:
+        tiles, (settings, *reaches) = Tiles(size.cells, options.seed, shape), TILED[bool(task.classes)]
+        groups += [_group(options, shape, task, tiles, (settings,), reach=reach) for reach in reaches]
+    groups += [_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in size.networks]
+    if shape.series and shape.past and not task.classes and len(size.networks) > 1:
+        groups.append(_group(options, shape, task, Memory("gru", RECURRENT_UNITS), NETWORK, both=False))
+    limit = _for_members(options)
+    if limit is None:
+        return groups
+    linear = microseconds(groups[0])
+    return [*groups[:1], *(group for group in groups[1:] if linear + microseconds(group) <= limit)]
+
+
+def _for_members(options: Options) -> float | None:
+    """What a budget in microseconds leaves for the members."""
+    return None if options.microseconds is None else options.microseconds - ROW_MICROSECONDS
+
+
+def _single(options: Options, shape: Shape, task: Task) -> Group:
+    prior = SINGLE_PRIOR_SCALE if options.prior_scale is None else options.prior_scale
+    usual = SINGLE_FADING if options.forget else 0.0
+    rate = usual if options.fading is None else options.fading
+    architecture = Layers(()) if options.model == "auto" else _architecture(options, shape, task)
+    return _group(options, shape, task, architecture, ((prior, rate),), both=False)
+
+
+def _few_laws(family: Family) -> Laws:
+    """One predictive law for one filter; the noise of a number is learned all the same."""
+    inner = family.unweighted
+    if inner.support == "real":
+        return Counted(Student((2000.0,), (1.0,)))
+    return Counted(PlugIn(inner)) if inner.support == "classes" else laws_for(family)
+
+
+def _architecture(options: Options, shape: Shape, task: Task) -> Architecture:
+    if options.cell is not None:
+        return Memory(options.cell, int(options.model.partition(":")[2]))
+    if options.users_own:
+        return load_users_network(options.model, shape.columns, task.outputs)
+    return Layers(options.hidden)
+
+
+def _group(
+    options: Options,
+    shape: Shape,
+    task: Task,
+    architecture: Any,
+    settings: Any,
+    *,
+    both: bool = True,
+    naive: Any = (),
+    reach: float | None = None,
+) -> Group:
+    """Filters of one architecture: every (prior scale, fading), with the past among the inputs and without it.
+
+    With `naive`, a linear model has members that start at the naive forecast of a series too.
+    """
+    if not options.forget and not options.single:
+        settings = tuple(dict.fromkeys((scale, 0.0) for scale, _ in settings))
+    params = architecture.params(options.seed, shape, task.outputs)
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+    curvature = architecture.curvature(size)
+    prior = architecture.prior(params, shape)
+    dtype = jax.tree.leaves(params)[0].dtype
+    outliers = robust(threshold=OUTLIER_DISTANCE, adaptive=True) if task.family.support == "real" else None
+    fisher = sampled(FISHER_DRAWS) if task.outputs > MANY_CLASSES else exact()
+    masks = [np.ones(shape.columns)]
+    if not shape.alone and 0 < shape.past < shape.columns:
+        without = np.where(np.arange(shape.columns) < shape.past, 0.0, 1.0)
+        # a group whose table is large has one member, so that its loop changes the table in place
+        masks = [without] if reach is not None else [*masks, without] if both else masks
+
+    starts = np.zeros((1, shape.columns))
+    if naive and shape.naive:
+        centre = np.zeros((1, shape.columns))
+        centre[0, : shape.past] = shape.naive
+        starts = np.concatenate([starts, centre])
+
+    def make(value: dict[str, Any]) -> Learner:
+        value = jax.tree.map(lambda leaf: leaf.astype(dtype), value)
+        own = params
+        if "start" in value:
+            own = [{**params[0], "weight": params[0]["weight"] + value["start"][:, None]}, *params[1:]]
+        model = architecture.model(own, task.family, value["mask"])
+        variances = jax.tree.map(lambda variance: variance * value["prior"], prior)
+        rates = fading(value["fading"])
+        inner = online(model, prior_cov=variances, rates=rates, curvature=curvature, robust=outliers, fisher=fisher)
+        return architecture.learner(inner, value["mask"], value.get("reach"))
+
+    rows = [(scale, rate, mask, starts[0]) for mask in masks for scale, rate in settings]
+    rows += [(scale, rate, masks[0], start) for start in starts[1:] for scale, rate in naive]
+    values = {
+        "prior": np.array([scale for scale, _, _, _ in rows], float),
+        "fading": np.array([rate for _, rate, _, _ in rows], float),
+        "mask": np.stack([mask for _, _, mask, _ in rows]),
+    }
+    if len(starts) > 1:
+        values["start"] = np.stack([start for _, _, _, start in rows])
+    if reach is not None:
+        values["reach"] = np.full(len(rows), reach)
+    return Group(
+        make=make,
+        values=values,
+        slow=reach is not None,
+        names=tuple(
+            f"{architecture.name} prior {scale:g} fading {rate:g}"
+            + ("" if reach is None else f" reach {reach:g}")
+            + ("" if mask.all() else " without past")
+            + (" around naive" if start.any() else "")
+            for scale, rate, mask, start in rows
+        ),
+    )

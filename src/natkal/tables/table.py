@@ -1,0 +1,402 @@
+"""Rows of numbers through the learner that a table gets: predict, learn, grow, and give answers in the user's units.
+
+The command line, scikit-learn, river, the server and `nk.learn` are doors to this one class: they turn what the user
+has into numbers, and what it answers into what the user expects.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self, runtime_checkable
+
+import jax
+import numpy as np
+
+from natkal.compiling.policy import run_once
+from natkal.settings.options import Options, check_options, past_lags
+from natkal.storage.file import array_template, restored, state_arrays
+from natkal.tables.engine.loop import Feed, Loop, Pending, Progress, Row, Told
+from natkal.tables.engine.resize import resized
+from natkal.tables.engine.slots import FIRST_SLOTS, slots_for, slots_of, spread, with_slots
+from natkal.tables.engine.stages import BLOCK
+from natkal.tables.learner.architectures import Inputs, Shape
+from natkal.tables.learner.choose import SIZES, make_learner, member_names, size_within
+from natkal.tables.learner.past import Past
+from natkal.tables.learner.tasks import Task, make_task
+
+SHORT_BLOCK = 32
+SERIES_INPUTS = 8
+"""A row of a series has no plain number beside its target and its past, and so many other inputs at most: a date."""
+_LOOPS: dict[Any, Loop] = {}
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """Another place in which the models of a table's keys learn."""
+
+    def run(self, feed: Feed) -> Pending:
+        """Predict each row, then learn it."""
+        ...
+
+    def collect(self) -> None:
+        """Bring `TableLearner.held` up to date."""
+        ...
+
+    def replaced(self) -> None:
+        """`TableLearner.held` was set: go on from it."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetShape:
+    """One target: its task, how many classes there is room for, and how many of them are known (0 for numbers)."""
+
+    task: str
+    classes: int = 0
+    known: int = 0
+
+
+class TableLearner:
+    """The learner of one table, or of one for each key, with its state.
+
+    `scaled` says for each feature whether it is a plain number to be standardised. `limits`: whether the limits of
+    intervals are computed with each prediction. `in_order`: whether rows are learned in the order in which they come.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        scaled: Sequence[bool],
+        targets: Sequence[TargetShape],
+        *,
+        keyed: bool = False,
+        limits: bool = True,
+        in_order: bool = True,
+    ):
+        check_options(options)
+        self.options = options
+        self.keyed = keyed
+        self.limits = limits
+        self.fan_in = max(len(scaled), 1)
+        self.series = in_order and not any(scaled) and len(scaled) <= SERIES_INPUTS
+        """Whether the rows are those of a series."""
+        self.alone = not scaled
+        self.scaled = list(scaled)
+        self.targets = list(targets)
+        lags = past_lags(options.past)
+        self.pasts = [Past(target.classes, lags) for target in targets]
+        self.known = [target.known for target in targets]
+        """How many classes of each target are known by now."""
+        self.keys: dict[str, int] = {}
+        self.room = len(self.scaled)
+        self.elsewhere: Elsewhere | None = None
+        """Where the models of the keys learn, if not here."""
+        self._progress: tuple[Any, list[Progress]] | None = None
+        self.size: int | None = None
+        self.block = BLOCK
+        self._build()
+        with jax.enable_x64(True):
+            self.held: Any = spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
+            """The state as it is known here."""
+
+    @property
+    def state(self) -> Any:
+        """All that was learned, from wherever it was learned."""
+        if self.elsewhere is not None:
+            self.elsewhere.collect()
+        return self.held
+
+    @state.setter
+    def state(self, new: Any) -> None:
+        self.held = new
+        if self.elsewhere is not None:
+            self.elsewhere.replaced()
+
+    # -- what the learner is made of ---------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        """The loop for the features and classes there is room for; one that was compiled before is used again."""
+        tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
+        shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
+        if self.size is None:
+            self.size = size_within(self.options, shapes, tasks, self.keyed)
+        asked = (self.options, shapes, tasks, self.keyed, self.limits, self.size, self.block)
+        if asked not in _LOOPS:
+            learners = tuple(
+                make_learner(self.options, shape, task, self.keyed, self.size)
+                for shape, task in zip(shapes, tasks, strict=True)
+            )
+            _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.level, self.options.has_memory, self.block)
+        self.loop = _LOOPS[asked]
+
+    def _shape(self, past: Past, task: Task) -> Shape:
+        free = [True] * (self.room - len(self.scaled))
+        return Shape(
+            columns=past.columns + self.room,
+            scaled=(*past.scaled, *self.scaled, *free),
+            past=past.columns,
+            fan_in=self.fan_in + past.columns,
+            naive=past.naive if task.linear else (),
+            series=self.series,
+            alone=self.alone,
+        )
+
+    def take_few_rows(self) -> None:
+        """A few rows come at a time from now on: the programs are those of short blocks."""
+        self.block = SHORT_BLOCK
+        self._build()
+
+    def with_limits(self) -> None:
+        """Predictions come with the limits of their intervals from now on."""
+        self.limits = True
+        self._build()
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters the members have together, over all targets."""
+        return sum(
+            group.size * group.first.size  # pyright: ignore[reportAttributeAccessIssue]
+            for learner in self.loop.learners
+            for group in learner.bank.groups
+        )
+
+    @property
+    def refused(self) -> int:
+        """How often a member of any key or target went bad: its step was not finite, or it had stopped learning."""
+        return sum(int(np.sum(own.bank.reseeded)) for own in self.state)
+
+    @property
+    def past_columns(self) -> int:
+        """How many inputs are made of past targets, over all targets."""
+        return sum(past.columns for past in self.pasts)
+
+    @property
+    def member_names(self) -> list[str]:
+        """What `Told.members` says, number by number; of the first target."""
+        return [*(f"weight {name}" for name in member_names(self.loop.learners[0])), "effective memory"]
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def rows(
+        self,
+        numbers: np.ndarray,
+        targets: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+        keys: Sequence[str] = (),
+        *,
+        tell_past: bool = True,
+    ) -> Row:
+        """Rows as the loop takes them: the past of each target in front, room for features to come behind.
+
+        `numbers` (n, features) has NaN where a value is missing, `targets` (n, targets) where a label is. With
+        `tell_past` each target is known from the next row on; where labels come late, `know` says when.
+        """
+        count = len(numbers)
+        if targets is None:
+            targets = np.full((count, len(self.targets)), np.nan)
+        free = np.full((count, self.room - numbers.shape[1]), np.nan)
+        parts, known = [], np.zeros((count, len(self.targets)), np.int32)
+        for position, past in enumerate(self.pasts):
+            own = targets[:, position]
+            before = past.rows(own, list(keys)) if tell_past else past.asked(count, keys)
+            wider = before.shape[1] or free.shape[1]
+            parts.append(np.concatenate([before, numbers, free], axis=1) if wider else numbers)
+            if self.targets[position].classes and not (own >= self.known[position]).any():
+                known[:, position] = self.known[position]
+            elif self.targets[position].classes:
+                seen = np.maximum.accumulate(np.nan_to_num(own, nan=0.0)).astype(np.int32) + 1 if count else own
+                known[:, position] = np.maximum(seen, self.known[position])
+                self.known[position] = int(known[-1, position]) if count else self.known[position]
+        return Row(tuple(parts), known, targets, np.ones(count) if weight is None else weight)
+
+    def know_scales(self, rows: Row) -> None:
+        """Scale inputs and targets by all of these rows, which are about to be learned, and not by those so far."""
+        with jax.enable_x64(True):
+            self.state = tuple(
+                learner.units.with_scales(
+                    own, Inputs(rows.numbers[position], None), self._learners_values(position, rows)
+                )
+                for position, (learner, own) in enumerate(zip(self.loop.learners, self.state, strict=True))
+            )
+
+    def _learners_values(self, position: int, rows: Row) -> np.ndarray:
+        return np.asarray(self.loop.tasks[position].to_learner(rows.targets[:, position]))
+
+    def know(self, position: int, value: float, key: str = "") -> None:
+        """A label that came late is part of the past from now on."""
+        self.pasts[position].learn(value, key)
+
+    def learn(
+        self,
+        rows: Row,
+        *,
+        keys: Sequence[str] = (),
+        resets: Any = None,
+        late: Row | None = None,
+        late_slots: Any = None,
+    ) -> Pending:
+        """Predict each row, then learn it (or, with `late`, the row whose label has come by then)."""
+        slots = self._slots(keys) if self.keyed else None
+        return self._run(Feed(rows, slots, resets, late, late_slots))
+
+    def _run(self, feed: Feed) -> Pending:
+        """Rows through the loop, which takes the state over."""
+        if self.elsewhere is not None:
+            return self.elsewhere.run(feed)
+        with jax.enable_x64(True):
+            progress = self._where()
+            self.state, pending = self.loop.run(self.state, feed, progress)
+            self._progress = (self.state, progress)
+        return pending
+
+    def _where(self) -> list[Progress]:
+        """Where each target stands, read from the state after anything but `learn` has changed it."""
+        if self._progress is None or self._progress[0] is not self.state:
+            self._progress = (self.state, self.loop.progress(self.state))
+        return self._progress[1]
+
+    def predict(
+        self,
+        rows: Row,
+        *,
+        keys: Sequence[str] = (),
+        resets: Any = None,
+        level: float | None = None,
+        limits: bool | None = None,
+    ) -> Told:
+        """Predictions without learning; a key never seen gets what every model starts from.
+
+        `level` is the coverage of the limits; unless given they are computed where `limits` says so, the learner's own
+        unless given.
+        """
+        if level is None and (self.limits if limits is None else limits):
+            level = self.options.level
+        slots = None
+        if self.keyed and self.options.has_memory:
+            slots = self._slots(keys)
+        elif self.keyed:
+            free = len(self.keys)  # one slot serves all of them, as nothing happens to it
+            self.make_room(free + 1)
+            slots = np.array([self.keys.get(key, free) for key in keys], np.int32)
+        with jax.enable_x64(True):
+            self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets), level)
+        return told
+
+    # -- growth --------------------------------------------------------------------------------------------------------
+
+    def add_features(self, scaled: Sequence[bool]) -> None:
+        """Room for more features, which come behind the ones there are; what was learned stays."""
+        needed = len(self.scaled) + len(scaled)
+        old = self.loop
+        self.scaled += list(scaled)
+        if needed > self.room or not all(scaled):
+            self.room = max(needed, 2 * self.room if needed > self.room else self.room)
+            self._rebuild(old)
+
+    def add_classes(self, position: int, count: int) -> None:
+        """Room for at least so many classes of a target; twice as many as there were, so that this is rare."""
+        target = self.targets[position]
+        if count <= target.classes:
+            return
+        old = self.loop
+        task = "multiclass" if target.task == "binary" else target.task
+        self.targets[position] = TargetShape(task, max(count, 2 * target.classes), target.known)
+        self._rebuild(old)
+
+    def _rebuild(self, old: Loop) -> None:
+        self._build()
+        with jax.enable_x64(True):
+            move = lambda state: tuple(  # noqa: E731
+                resized(small, own, large)
+                for small, own, large in zip(old.learners, state, self.loop.learners, strict=True)
+            )
+            self.state = run_once(jax.vmap(move) if self.keyed else move, self.state)
+
+    # -- keys ----------------------------------------------------------------------------------------------------------
+
+    def _slots(self, keys: Sequence[str]) -> np.ndarray:
+        """The slot of each key, a new one for a key not seen before."""
+        for key in keys:
+            self.keys.setdefault(key, len(self.keys))
+        self.make_room(len(self.keys))
+        return np.array([self.keys[key] for key in keys], np.int32)
+
+    @property
+    def slots(self) -> int:
+        """How many slots a checkpoint with these keys has."""
+        return slots_for(len(self.keys))
+
+    def slot(self, key: str) -> int:
+        """The slot of one key."""
+        return int(self._slots([key])[0])
+
+    def make_room(self, needed: int) -> None:
+        """Twice the slots, as often as needed."""
+        self._grow(slots_for(needed))
+
+    def new_model(self) -> Any:
+        """The state of one more model, with a leading axis."""
+        return spread(self.loop.start(), 1)
+
+    def _grow(self, size: int) -> None:
+        """So many slots at least; new ones are new models, wherever the others learn."""
+        if size > slots_of(self.held):
+            with jax.enable_x64(True):
+                self.held = with_slots(self.held, self.new_model(), size)
+
+    def one(self, slot: int | None = None) -> tuple[Any, ...]:
+        """The states of one model, target by target: the only one, or that of a slot."""
+        return jax.tree.map(lambda leaf: leaf[slot], self.state) if self.keyed else self.state
+
+    # -- on disk -------------------------------------------------------------------------------------------------------
+
+    def header(self) -> dict[str, Any]:
+        """All that is not numbers on the device."""
+        return {
+            "fan_in": self.fan_in,
+            "series": self.series,
+            "alone": self.alone,
+            "room": self.room,
+            "size": self.size,
+            "scaled": self.scaled,
+            "targets": [dataclasses.asdict(target) for target in self.targets],
+            "known": self.known,
+            "keys": list(self.keys),
+            "pasts": [past.state() for past in self.pasts],
+        }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Every number of the state, by name, on the host."""
+        return state_arrays(self.state)
+
+    @classmethod
+    def from_header(cls, options: Options, header: Mapping[str, Any], *, keyed: bool, limits: bool) -> Self:
+        """A learner like the one that wrote the header, at its start; `restore` brings its numbers back."""
+        targets = [
+            TargetShape(str(entry["task"]), int(entry["classes"]), int(entry["known"])) for entry in header["targets"]
+        ]
+        made = cls.__new__(cls)
+        made.options, made.keyed, made.limits = options, keyed, limits
+        made.fan_in, made.room = int(header["fan_in"]), int(header["room"])
+        made.series, made.alone = bool(header["series"]), bool(header["alone"])
+        made.scaled, made.targets = [bool(flag) for flag in header["scaled"]], targets
+        made.known = [int(count) for count in header["known"]]
+        made.pasts = [Past(target.classes, past_lags(options.past)) for target in targets]
+        for past, state in zip(made.pasts, header["pasts"], strict=True):
+            past.restore(state)
+        made.keys = {str(key): slot for slot, key in enumerate(header["keys"])}
+        made._progress, made.elsewhere, made.size, made.block = None, None, int(header["size"]), BLOCK
+        if not 0 <= made.size < len(SIZES):
+            raise ValueError(f"size: no mixture has number {made.size}")
+        made._build()
+        return made
+
+    def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Name, shape and dtype of each array of a checkpoint with these keys; nothing is allocated."""
+        with jax.enable_x64(True):
+            one = array_template(jax.eval_shape(self.loop.init))
+        return {name: ((self.slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The state from a checkpoint's arrays, which match `template`."""
+        with jax.enable_x64(True):
+            self.state = restored(jax.eval_shape(self.loop.init), arrays)

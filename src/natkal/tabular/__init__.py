@@ -1,1 +1,0 @@
-"""What a user runs: sources, the test-then-train loop, metrics, checkpoints."""
