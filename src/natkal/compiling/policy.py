@@ -4,7 +4,7 @@ Three policies, all of them `jax.jit` underneath:
 
 - `jit_method`: a method of a learner. A call with concrete arrays is compiled once for the object; a call inside
   another transformation is plain JAX, part of that program.
-- `compile_loop`: a loop over many small steps, such as `nk.run` and the loop over a table. On CPUs XLA runs a program as a
+- `compile_loop`: a loop over many small steps, such as `nk.run` and tables. On CPUs XLA runs a program as a
   list of kernels, fifty to a hundred nanoseconds apart. One step of a small model is two or three dozen of them and
   takes ten times as long as its arithmetic. A call with the attribute `xla_cpu_small_call` becomes one machine function
   instead, loops and all, on one thread; matrix products must then be ordinary code (`PLAIN_PRODUCTS`), because those of
