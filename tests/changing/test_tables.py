@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import natkal as nk
-from natkal.app.cli import app
-from natkal.app.settings import Settings
+from natkal.cli import app
+from natkal.settings.settings import Settings
 from tests.app.serve.support import make_client, make_service
 
 pytestmark = pytest.mark.float64
