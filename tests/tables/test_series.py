@@ -9,7 +9,7 @@ import pytest
 from natkal.settings.options import make_options
 from natkal.tables.engine.resize import resized
 from natkal.tables.learner.architectures import Shape
-from natkal.tables.learner.choose import make_learner, member_names
+from natkal.tables.learner.choose import build, choose
 from natkal.tables.learner.tasks import make_task
 from natkal.tables.table import TableLearner, TargetShape
 
@@ -18,8 +18,8 @@ SERIES = Shape(columns=7, scaled=(True,) * 7, past=7, fan_in=8, naive=(1.0,) + (
 
 def recurrent(shape: Shape, task: str = "regression", keyed: bool = False, size: int = 0, **options: str) -> int:
     """How many recurrent members this learner has."""
-    made = make_learner(make_options(**options), shape, make_task(task, 2 * (task == "binary")), keyed, size)
-    return sum(name.startswith("gru") for name in member_names(made))
+    spec = choose(make_options(**options), shape, make_task(task, 2 * (task == "binary")), keyed, size)
+    return sum(name.startswith("gru") for name in spec.member_names)
 
 
 def test_only_numbers_in_order_have_a_recurrent_member() -> None:
@@ -37,7 +37,9 @@ def test_a_series_that_gains_a_column_keeps_its_members() -> None:
     """The larger state has the structure and the shapes of the larger learner's own."""
     dated = dataclasses.replace(SERIES, columns=13, scaled=(True,) * 7 + (False,) * 6, fan_in=13)
     wider = dataclasses.replace(dated, columns=15, scaled=(*dated.scaled, True, True))
-    small, large = (make_learner(make_options(), shape, make_task("regression", 0)) for shape in (dated, wider))
+    task = make_task("regression", 0)
+    spec = choose(make_options(), dated, task)
+    small, large = (build(spec, shape, task) for shape in (dated, wider))
     with jax.enable_x64(True):
         moved = jax.eval_shape(lambda: resized(small, small.init(), large))
         fresh = jax.eval_shape(large.init)

@@ -27,7 +27,7 @@ from natkal.tables.table import TableLearner
 if TYPE_CHECKING:
     from natkal.runs.session import Session
 
-FORMAT = 5
+FORMAT = 6
 OPEN_ENDED = ("metrics.open", "metrics.recent", "recent_inputs")
 """Arrays whose number of rows only they themselves know."""
 F8 = np.dtype("<f8")

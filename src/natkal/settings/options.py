@@ -53,11 +53,6 @@ class Options:
         return None if self.memory is None else parse_bytes(self.memory)
 
     @property
-    def hidden(self) -> tuple[int, ...]:
-        """The hidden layers of a model that names them."""
-        return tuple(int(size) for size in self.model.partition(":")[2].split(",")) if self.model != "linear" else ()
-
-    @property
     def cell(self) -> str | None:
         """The kind of recurrent cell, where the model is one."""
         name, colon, _ = self.model.partition(":")

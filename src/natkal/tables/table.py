@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import jax
 import numpy as np
 
+from natkal.banks.spec import BankSpec
 from natkal.compiling.policy import run_once
 from natkal.settings.options import Options, check_options, past_lags
 from natkal.storage.file import array_template, restored, state_arrays
@@ -19,7 +20,7 @@ from natkal.tables.engine.resize import resized
 from natkal.tables.engine.slots import FIRST_SLOTS, slots_for, slots_of, spread, with_slots
 from natkal.tables.engine.stages import BLOCK
 from natkal.tables.learner.architectures import Inputs, Shape
-from natkal.tables.learner.choose import SIZES, make_learner, member_names, size_within
+from natkal.tables.learner.choose import build, choose_within
 from natkal.tables.learner.past import Past
 from natkal.tables.learner.tasks import Task, make_task
 
@@ -91,8 +92,11 @@ class TableLearner:
         self.elsewhere: Elsewhere | None = None
         """Where the models of the keys learn, if not here."""
         self._progress: tuple[Any, list[Progress]] | None = None
-        self.size: int | None = None
         self.block = BLOCK
+        tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
+        shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
+        self.specs = choose_within(options, shapes, tasks, keyed)
+        """The learner of each target, chosen once for the columns and classes there are at the start."""
         self._build()
         with jax.enable_x64(True):
             self.held: Any = spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
@@ -117,14 +121,9 @@ class TableLearner:
         """The loop for the features and classes there is room for; one that was compiled before is used again."""
         tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
         shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
-        if self.size is None:
-            self.size = size_within(self.options, shapes, tasks, self.keyed)
-        asked = (self.options, shapes, tasks, self.keyed, self.limits, self.size, self.block)
+        asked = (self.specs, shapes, tasks, self.limits, self.options.level, self.options.has_memory, self.block)
         if asked not in _LOOPS:
-            learners = tuple(
-                make_learner(self.options, shape, task, self.keyed, self.size)
-                for shape, task in zip(shapes, tasks, strict=True)
-            )
+            learners = tuple(build(*one) for one in zip(self.specs, shapes, tasks, strict=True))
             _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.level, self.options.has_memory, self.block)
         self.loop = _LOOPS[asked]
 
@@ -172,7 +171,7 @@ class TableLearner:
     @property
     def member_names(self) -> list[str]:
         """What `Told.members` says, number by number; of the first target."""
-        return [*(f"weight {name}" for name in member_names(self.loop.learners[0])), "effective memory"]
+        return [*(f"weight {name}" for name in self.specs[0].member_names), "effective memory"]
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
@@ -356,7 +355,7 @@ class TableLearner:
             "series": self.series,
             "alone": self.alone,
             "room": self.room,
-            "size": self.size,
+            "specs": [spec.to_json() for spec in self.specs],
             "scaled": self.scaled,
             "targets": [dataclasses.asdict(target) for target in self.targets],
             "known": self.known,
@@ -384,9 +383,8 @@ class TableLearner:
         for past, state in zip(made.pasts, header["pasts"], strict=True):
             past.restore(state)
         made.keys = {str(key): slot for slot, key in enumerate(header["keys"])}
-        made._progress, made.elsewhere, made.size, made.block = None, None, int(header["size"]), BLOCK
-        if not 0 <= made.size < len(SIZES):
-            raise ValueError(f"size: no mixture has number {made.size}")
+        made._progress, made.elsewhere, made.block = None, None, BLOCK
+        made.specs = tuple(BankSpec.from_json(kept) for kept in header["specs"])
         made._build()
         return made
 

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.banks.spec import GroupSpec
 from natkal.banks.tiles import CELLS, PLAIN, Tiled, random_grids, with_cells
 from natkal.curvature import Curvature, blocks, dense, kronecker
 from natkal.engine import KalmanLearner
@@ -48,7 +49,7 @@ class Shape:
     """The numbers of a row: how many there is room for, which are plain numbers to be scaled, and which are past.
 
     `fan_in` is the number of inputs that the priors of the first weights are divided by. `past` is how many of the
-    inputs, the first ones, are earlier targets, and `naive` the weights of a naive forecast from them (none where there
+    inputs, the first ones, are earlier targets, `later_past` are the places of those that came later, and `naive` the weights of a naive forecast from them (none where there
     is no such forecast). `series`: rows in their order, with a date or names at most beside the target. `alone`: the
     table began with its target only; it has no members without the past, whatever columns come later.
     """
@@ -60,6 +61,14 @@ class Shape:
     naive: tuple[float, ...] = ()
     series: bool = False
     alone: bool = False
+    later_past: tuple[int, ...] = ()
+
+    @property
+    def is_past(self) -> np.ndarray:
+        """For each input, whether it is made of earlier targets."""
+        found = np.arange(self.columns) < self.past
+        found[list(self.later_past)] = True
+        return found
 
 
 class Architecture:
@@ -322,6 +331,20 @@ def _known_classes(outputs: Array, known: Array) -> Array:
     """Log-odds of classes that have not been seen are minus infinity; `known` is 0 for numbers."""
     slots = jnp.arange(1, len(outputs) + 1)
     return jnp.where((known == 0) | (slots < known), outputs, UNKNOWN_CLASS)
+
+
+def make_architecture(spec: GroupSpec, seed: int, shape: Shape, outputs: int) -> Architecture:
+    """The architecture that a group names, for rows of this shape: linear, mlp:64,64, tiles:4096, gru:8 or the user's."""
+    kind, _, sizes = spec.architecture.partition(":")
+    if kind == "linear":
+        return Layers((), np.dtype(spec.dtype))
+    if kind == "mlp":
+        return Layers(tuple(int(size) for size in sizes.split(",")), np.dtype(spec.dtype))
+    if kind == "tiles":
+        return Tiles(int(sizes), seed, shape)
+    if kind in RECURRENT:
+        return Memory(kind, int(sizes))
+    return load_users_network(spec.architecture, shape.columns, outputs)
 
 
 def load_users_network(spec: str, inputs: int, outputs: int) -> UsersOwn:

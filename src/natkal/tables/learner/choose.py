@@ -4,8 +4,10 @@
 a linear model, a network of one hidden layer and one of two, with a Kronecker-factored covariance for each layer, and
 for a series a recurrent network of RECURRENT_UNITS gated units with a full covariance and exact sensitivities.
 
-With a limit of memory the mixture is the largest of SIZES whose state fits; it is chosen once, for the columns and
-classes there is room for at the start. With a budget in microseconds, architectures of which one member does not fit
+The answer is a `BankSpec`, names and numbers, from which the learner is built for as many columns and classes as there
+are: it is asked for once, and what comes later adds and removes no member (banks/resize.py).
+
+With a limit of memory the mixture is the largest of SIZES whose state fits. With a budget in microseconds, architectures of which one member does not fit
 into it beside a linear one are left out, and the selection lets no more members run than fit. Times are estimated from
 the work of a step, so that the same rows give the same numbers on any machine.
 """
@@ -23,6 +25,7 @@ from natkal.banks.bank import Bank
 from natkal.banks.group import Group
 from natkal.banks.scaled import Scaled
 from natkal.banks.selection import Selection
+from natkal.banks.spec import BankSpec, GroupSpec, MemberSpec
 from natkal.banks.units.standardise import Standardiser
 from natkal.byte_sizes import readable
 from natkal.engine import Learner, exact, fading, online, robust, sampled
@@ -31,16 +34,7 @@ from natkal.errors import StreamError
 from natkal.families import Family
 from natkal.laws import Counted, Laws, PlugIn, Student, laws_for
 from natkal.settings.options import SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
-from natkal.tables.learner.architectures import (
-    GRIDS,
-    Architecture,
-    Inputs,
-    Layers,
-    Memory,
-    Shape,
-    Tiles,
-    load_users_network,
-)
+from natkal.tables.learner.architectures import GRIDS, Inputs, Shape, make_architecture
 from natkal.tables.learner.tasks import Task
 
 LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0, 1e-3))
@@ -84,64 +78,76 @@ MANY_CLASSES, FISHER_DRAWS = 64, 4
 """Beyond so many classes the Fisher matrix is estimated from a few draws: the exact one costs classes^3 per row."""
 
 
-@functools.lru_cache(maxsize=64)
-def make_learner(options: Options, shape: Shape, task: Task, keyed: bool = False, size: int = 0) -> Scaled:
-    """The learner for rows of this shape and this task; the same object, compiled once, for the same question.
+def choose(options: Options, shape: Shape, task: Task, keyed: bool = False, size: int = 0) -> BankSpec:
+    """The learner for a table that begins with rows of this shape; it is asked once, and the members stay its own.
 
     `size` is the place in SIZES of its networks.
     """
     if options.single:
-        groups = (_single(options, shape, task),)
-        laws = _few_laws(task.family)
-        selection = None
+        groups = (_single(options, shape),)
     else:
         groups = tuple(_groups(options, shape, task, keyed, SIZES[size]))
-        laws = laws_for(task.family)
-        many = sum(group.size for group in groups) > 2
-        selection = None
-        if many and not keyed and options.budget != "best":
-            costs = tuple(microseconds(group) for group in groups)
-            patience = tuple(SLOW_PATIENCE if group.slow else 1.0 for group in groups)
-            tiers = tuple(np.cumsum([not (one.slow and last.slow) for last, one in pairwise((groups[0], *groups))]))
-            selection = Selection(budget=_for_members(options), costs=costs, patience=patience, tiers=tiers)
+    many = sum(len(group.members) for group in groups) > 2
+    return BankSpec(
+        groups=groups,
+        one_law=options.single,
+        selects=not options.single and many and not keyed and options.budget != "best",
+        budget=_for_members(options),
+        standardize=options.standardize,
+        seed=options.seed,
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def build(spec: BankSpec, shape: Shape, task: Task) -> Scaled:
+    """The learner that a spec names, for rows of this shape; the same object, compiled once, for the same question."""
+    groups = tuple(build_group(group, spec.seed, shape, task) for group in spec.groups)
+    selection = None
+    if spec.selects:
+        patience = tuple(SLOW_PATIENCE if group.slow else 1.0 for group in groups)
+        tiers = tuple(np.cumsum([not (one.slow and last.slow) for last, one in pairwise((groups[0], *groups))]))
+        costs = tuple(microseconds(group) for group in groups)
+        selection = Selection(budget=spec.budget, costs=costs, patience=patience, tiers=tiers)
+    laws = _few_laws(task.family) if spec.one_law else laws_for(task.family)
     bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
-    example = Inputs(np.zeros(shape.columns), np.zeros((), np.int32))
-    mask = np.array(shape.scaled) if options.standardize else np.zeros(shape.columns, bool)
-    spread = 1.0 if task.family.support == "count" else expected_spread(task.family.unweighted)
+    mask = np.array(shape.scaled) if spec.standardize else np.zeros(shape.columns, bool)
     alike = np.arange(shape.columns)
     if shape.naive:
         alike[: shape.past] = 0  # earlier targets are all in the units of the last one
     units = Standardiser(
-        example=example,
+        example=Inputs(np.zeros(shape.columns), np.zeros((), np.int32)),
         outputs=task.family,
         scaled=Inputs(mask, False),
-        spread=spread,
+        spread=1.0 if task.family.support == "count" else expected_spread(task.family.unweighted),
         alike=Inputs(alike, None) if shape.naive else None,
     )
     return Scaled(bank=bank, units=units)
 
 
-def member_names(learner: Scaled) -> list[str]:
-    """A name for each member of the bank, for metrics and reports."""
-    return [name for group in learner.bank.groups for name in group.names]
-
-
-def size_within(options: Options, shapes: Sequence[Shape], tasks: Sequence[Task], keyed: bool) -> int:
-    """The largest mixture whose state, for all targets together, fits into the memory that was allowed."""
-    if options.bytes is None:
-        return 0
+def choose_within(
+    options: Options, shapes: Sequence[Shape], tasks: Sequence[Task], keyed: bool
+) -> tuple[BankSpec, ...]:
+    """For each target the largest mixture such that all states together fit into the memory that was allowed."""
     sizes = range(len(SIZES)) if options.model == "auto" and not (options.single or keyed) else range(1)
     needed = 0
     for size in sizes:
-        learners = [make_learner(options, shape, task, keyed, size) for shape, task in zip(shapes, tasks, strict=True)]
-        with jax.enable_x64(True):
-            leaves = jax.tree.leaves([jax.eval_shape(learner.init) for learner in learners])
-        needed = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf.dtype, "itemsize"))
+        specs = tuple(choose(options, shape, task, keyed, size) for shape, task in zip(shapes, tasks, strict=True))
+        if options.bytes is None:
+            return specs
+        needed = bytes_of(specs, shapes, tasks)
         if needed <= options.bytes:
-            return size
+            return specs
     raise StreamError(
         f"memory: {options.memory} is too little, the smallest learner of these rows takes {readable(needed)}"
     )
+
+
+def bytes_of(specs: Sequence[BankSpec], shapes: Sequence[Shape], tasks: Sequence[Task]) -> int:
+    """What the states of all targets take; nothing is allocated."""
+    learners = [build(*one) for one in zip(specs, shapes, tasks, strict=True)]
+    with jax.enable_x64(True):
+        leaves = jax.tree.leaves([jax.eval_shape(learner.init) for learner in learners])
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf.dtype, "itemsize"))
 
 
 def microseconds(group: Group) -> float:
@@ -152,27 +158,28 @@ def microseconds(group: Group) -> float:
     return STEP_MICROSECONDS + (work - gram) / ROW_WORK + gram / GRAM_WORK
 
 
-def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size) -> list[Group]:
+def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size) -> list[GroupSpec]:
     """The architectures of the mixture; a model for each key gets linear ones only, since there are many of it."""
     if options.model != "auto":
         linear = options.model == "linear"
         settings, naive = (LINEAR, NAIVE) if linear else (NETWORK, ())
-        return [_group(options, shape, task, _architecture(options, shape, task), settings, naive=naive)]
-    groups = [_group(options, shape, task, Layers(()), LINEAR, naive=NAIVE)]
+        return [_group(options, shape, options.model, settings, naive=naive)]
+    groups = [_group(options, shape, "linear", LINEAR, naive=NAIVE)]
     if keyed or options.budget == "fast":
         return groups
     few = shape.columns <= MOST_TILED and task.outputs <= MOST_TILED_OUTPUTS
     if few and not shape.series and size.cells >= LEAST_CELLS * GRIDS * task.outputs:
-        tiles, (settings, *reaches) = Tiles(size.cells, options.seed, shape), TILED[bool(task.classes)]
-        groups += [_group(options, shape, task, tiles, (settings,), reach=reach) for reach in reaches]
-    groups += [_group(options, shape, task, Layers(hidden, np.float32), NETWORK) for hidden in size.networks]
+        settings, *reaches = TILED[bool(task.classes)]
+        groups += [_group(options, shape, f"tiles:{size.cells}", (settings,), reach=reach) for reach in reaches]
+    networks = ("mlp:" + ",".join(map(str, hidden)) for hidden in size.networks)
+    groups += [_group(options, shape, network, NETWORK, dtype="float32") for network in networks]
     if shape.series and shape.past and not task.classes and len(size.networks) > 1:
-        groups.append(_group(options, shape, task, Memory("gru", RECURRENT_UNITS), NETWORK, both=False))
+        groups.append(_group(options, shape, f"gru:{RECURRENT_UNITS}", NETWORK, both=False))
     limit = _for_members(options)
     if limit is None:
         return groups
-    linear = microseconds(groups[0])
-    return [*groups[:1], *(group for group in groups[1:] if linear + microseconds(group) <= limit)]
+    first, *costs = (microseconds(build_group(group, options.seed, shape, task)) for group in groups)
+    return [groups[0], *(group for group, cost in zip(groups[1:], costs, strict=True) if first + cost <= limit)]
 
 
 def _for_members(options: Options) -> float | None:
@@ -180,12 +187,12 @@ def _for_members(options: Options) -> float | None:
     return None if options.microseconds is None else options.microseconds - ROW_MICROSECONDS
 
 
-def _single(options: Options, shape: Shape, task: Task) -> Group:
+def _single(options: Options, shape: Shape) -> GroupSpec:
     prior = SINGLE_PRIOR_SCALE if options.prior_scale is None else options.prior_scale
     usual = SINGLE_FADING if options.forget else 0.0
     rate = usual if options.fading is None else options.fading
-    architecture = Layers(()) if options.model == "auto" else _architecture(options, shape, task)
-    return _group(options, shape, task, architecture, ((prior, rate),), both=False)
+    model = "linear" if options.model == "auto" else options.model
+    return _group(options, shape, model, ((prior, rate),), both=False)
 
 
 def _few_laws(family: Family) -> Laws:
@@ -196,49 +203,57 @@ def _few_laws(family: Family) -> Laws:
     return Counted(PlugIn(inner)) if inner.support == "classes" else laws_for(family)
 
 
-def _architecture(options: Options, shape: Shape, task: Task) -> Architecture:
-    if options.cell is not None:
-        return Memory(options.cell, int(options.model.partition(":")[2]))
-    if options.users_own:
-        return load_users_network(options.model, shape.columns, task.outputs)
-    return Layers(options.hidden)
-
-
 def _group(
     options: Options,
     shape: Shape,
-    task: Task,
-    architecture: Any,
-    settings: Any,
+    architecture: str,
+    settings: Sequence[tuple[float, float]],
     *,
+    dtype: str = "float64",
     both: bool = True,
-    naive: Any = (),
+    naive: Sequence[tuple[float, float]] = (),
     reach: float | None = None,
-) -> Group:
+) -> GroupSpec:
     """Filters of one architecture: every (prior scale, fading), with the past among the inputs and without it.
 
     With `naive`, a linear model has members that start at the naive forecast of a series too.
     """
     if not options.forget and not options.single:
         settings = tuple(dict.fromkeys((scale, 0.0) for scale, _ in settings))
-    params = architecture.params(options.seed, shape, task.outputs)
-    size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
-    curvature = architecture.curvature(size)
+    seen = ["all"]
+    if not shape.alone and 0 < shape.past < shape.columns:
+        # a group whose table is large has one member, so that its loop changes the table in place
+        seen = ["without past"] if reach is not None else [*seen, "without past"] if both else seen
+    rows = [(scale, rate, inputs, "zero") for inputs in seen for scale, rate in settings]
+    if shape.naive:
+        rows += [(scale, rate, seen[0], "naive") for scale, rate in naive]
+    shown = architecture if reach is None else architecture.partition(":")[0]
+    members = tuple(
+        MemberSpec(
+            name=f"{shown} prior {scale:g} fading {rate:g}"
+            + ("" if reach is None else f" reach {reach:g}")
+            + ("" if inputs == "all" else " without past")
+            + ("" if start == "zero" else " around naive"),
+            prior=scale,
+            fading=rate,
+            inputs=inputs,
+            start=start,
+            reach=reach,
+        )
+        for scale, rate, inputs, start in rows
+    )
+    return GroupSpec(architecture, dtype, members, slow=reach is not None)
+
+
+def build_group(spec: GroupSpec, seed: int, shape: Shape, task: Task) -> Group:
+    """The members of a group for rows of this shape: the numbers in which they differ, and how to make one of them."""
+    architecture: Any = make_architecture(spec, seed, shape, task.outputs)
+    params = architecture.params(seed, shape, task.outputs)
+    curvature = architecture.curvature(sum(np.size(leaf) for leaf in jax.tree.leaves(params)))
     prior = architecture.prior(params, shape)
     dtype = jax.tree.leaves(params)[0].dtype
     outliers = robust(threshold=OUTLIER_DISTANCE, adaptive=True) if task.family.support == "real" else None
     fisher = sampled(FISHER_DRAWS) if task.outputs > MANY_CLASSES else exact()
-    masks = [np.ones(shape.columns)]
-    if not shape.alone and 0 < shape.past < shape.columns:
-        without = np.where(np.arange(shape.columns) < shape.past, 0.0, 1.0)
-        # a group whose table is large has one member, so that its loop changes the table in place
-        masks = [without] if reach is not None else [*masks, without] if both else masks
-
-    starts = np.zeros((1, shape.columns))
-    if naive and shape.naive:
-        centre = np.zeros((1, shape.columns))
-        centre[0, : shape.past] = shape.naive
-        starts = np.concatenate([starts, centre])
 
     def make(value: dict[str, Any]) -> Learner:
         value = jax.tree.map(lambda leaf: leaf.astype(dtype), value)
@@ -251,26 +266,16 @@ def _group(
         inner = online(model, prior_cov=variances, rates=rates, curvature=curvature, robust=outliers, fisher=fisher)
         return architecture.learner(inner, value["mask"], value.get("reach"))
 
-    rows = [(scale, rate, mask, starts[0]) for mask in masks for scale, rate in settings]
-    rows += [(scale, rate, masks[0], start) for start in starts[1:] for scale, rate in naive]
+    masks = {"all": np.ones(shape.columns), "without past": np.where(shape.is_past, 0.0, 1.0)}
+    starts = {"zero": np.zeros(shape.columns), "naive": np.zeros(shape.columns)}
+    starts["naive"][: len(shape.naive)] = shape.naive
     values = {
-        "prior": np.array([scale for scale, _, _, _ in rows], float),
-        "fading": np.array([rate for _, rate, _, _ in rows], float),
-        "mask": np.stack([mask for _, _, mask, _ in rows]),
+        "prior": np.array([member.prior for member in spec.members], float),
+        "fading": np.array([member.fading for member in spec.members], float),
+        "mask": np.stack([masks[member.inputs] for member in spec.members]),
     }
-    if len(starts) > 1:
-        values["start"] = np.stack([start for _, _, _, start in rows])
-    if reach is not None:
-        values["reach"] = np.full(len(rows), reach)
-    return Group(
-        make=make,
-        values=values,
-        slow=reach is not None,
-        names=tuple(
-            f"{architecture.name} prior {scale:g} fading {rate:g}"
-            + ("" if reach is None else f" reach {reach:g}")
-            + ("" if mask.all() else " without past")
-            + (" around naive" if start.any() else "")
-            for scale, rate, mask, start in rows
-        ),
-    )
+    if any(member.start == "naive" for member in spec.members):
+        values["start"] = np.stack([starts[member.start] for member in spec.members])
+    if any(member.reach is not None for member in spec.members):
+        values["reach"] = np.array([member.reach for member in spec.members], float)
+    return Group(make=make, values=values, slow=spec.slow, names=tuple(member.name for member in spec.members))
