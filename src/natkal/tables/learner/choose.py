@@ -83,13 +83,10 @@ def choose(options: Options, shape: Shape, task: Task, keyed: bool = False, size
 
     `size` is the place in SIZES of its networks.
     """
-    if options.single:
-        groups = (_single(options, shape),)
-    else:
-        groups = tuple(_groups(options, shape, task, keyed, SIZES[size]))
+    groups = [_single(options, shape)] if options.single else _groups(options, shape, task, keyed, SIZES[size])
     many = sum(len(group.members) for group in groups) > 2
     return BankSpec(
-        groups=groups,
+        groups=tuple(groups),
         one_law=options.single,
         selects=not options.single and many and not keyed and options.budget != "best",
         budget=_for_members(options),
