@@ -334,7 +334,7 @@ def _known_classes(outputs: Array, known: Array) -> Array:
 
 
 def make_architecture(spec: GroupSpec, seed: int, shape: Shape, outputs: int) -> Architecture:
-    """The architecture that a group names, for rows of this shape: linear, mlp:64,64, tiles:4096, gru:8 or the user's."""
+    """The architecture that a group names: linear, mlp:64,64, tiles:4096, gru:8 or the user's own."""
     kind, _, sizes = spec.architecture.partition(":")
     if kind == "linear":
         return Layers((), np.dtype(spec.dtype))

@@ -7,9 +7,10 @@ for a series a recurrent network of RECURRENT_UNITS gated units with a full cova
 The answer is a `BankSpec`, names and numbers, from which the learner is built for as many columns and classes as there
 are: it is asked for once, and what comes later adds and removes no member (banks/resize.py).
 
-With a limit of memory the mixture is the largest of SIZES whose state fits. With a budget in microseconds, architectures of which one member does not fit
-into it beside a linear one are left out, and the selection lets no more members run than fit. Times are estimated from
-the work of a step, so that the same rows give the same numbers on any machine.
+With a limit of memory the mixture is the largest of SIZES whose state fits. With a budget in microseconds,
+architectures of which one member does not fit into it beside a linear one are left out, and the selection lets no more
+members run than fit. Times are estimated from the work of a step, so that the same rows give the same numbers on any
+machine.
 """
 
 import functools
