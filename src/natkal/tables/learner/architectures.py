@@ -49,9 +49,10 @@ class Shape:
     """The numbers of a row: how many there is room for, which are plain numbers to be scaled, and which are past.
 
     `fan_in` is the number of inputs that the priors of the first weights are divided by. `past` is how many of the
-    inputs, the first ones, are earlier targets, `later_past` are the places of those that came later, and `naive` the weights of a naive forecast from them (none where there
-    is no such forecast). `series`: rows in their order, with a date or names at most beside the target. `alone`: the
-    table began with its target only; it has no members without the past, whatever columns come later.
+    inputs, the first ones, are earlier targets, `later_past` are the places of those that came later, and `naive` the
+    weights of a naive forecast from them (none where there is no such forecast). `series`: rows in their order, with a
+    date or names at most beside the target. `alone`: the table began with its target only; it has no members without
+    the past, whatever columns come later.
     """
 
     columns: int
