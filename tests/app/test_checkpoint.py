@@ -83,6 +83,7 @@ def test_forged_contents_are_refused(run):
         ({**header, "settings": {}}, arrays),
         ({**header, "settings": {**header["settings"], "model": "os:kill"}}, arrays),
         ({**header, "settings": {**header["settings"], "model": "mlp:1000000,1000000"}}, arrays),
+        *((_with_architecture(header, name), arrays) for name in ("os:kill", "mlp:1000000,1000000", "gru:1000000000")),
         ({**header, "position": [1]}, arrays),
         ({name: value for name, value in header.items() if name != "counts"}, arrays),
         ({**header, "schema": {**header["schema"], "features": header["schema"]["features"][:1]}}, arrays),
@@ -91,6 +92,14 @@ def test_forged_contents_are_refused(run):
         checkpoint.remove(run)
         forged(run / checkpoint.CURRENT, bad_header, bad_arrays)
         assert refused(run), f"forgery {number} was loaded"
+
+
+def _with_architecture(header, name):
+    """The header with another architecture in the place of each of the run's own."""
+    forged = json.loads(json.dumps(header))
+    for group in forged["learner"]["specs"][0]["groups"]:
+        group["architecture"] = name
+    return forged
 
 
 def test_a_payload_that_lies_about_its_size_is_refused(tmp_path):

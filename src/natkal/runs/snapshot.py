@@ -20,6 +20,7 @@ from natkal.errors import CheckpointError, StreamError
 from natkal.tables.encode.encoder import Encoder
 from natkal.tables.engine.loop import Row
 from natkal.settings.options import check_options
+from natkal.tables.learner.architectures import NAMED_SIZES
 from natkal.tables.schema.infer import Schema
 from natkal.tables.schema.rows import Position
 from natkal.tables.table import TableLearner
@@ -134,7 +135,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
             )
         encoder = Encoder(Schema.from_json(head["schema"]), _texts(head["vocabularies"], _words))
         keyed = encoder.schema.key is not None
-        _check_model(path, settings, stored)
+        _check_model(path, head["learner"], stored)
         _check_learner(path, head["learner"], encoder, stored)
         learner = table_kind(settings).from_header(
             settings.options, head["learner"], keyed=keyed, limits=settings.predictions is not None
@@ -230,14 +231,17 @@ def _settings(given: Mapping[str, Any]) -> Settings:
     return Settings(**values)
 
 
-def _check_model(path: Path, settings: Settings, stored: Mapping[str, np.ndarray]) -> None:
+def _check_model(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray]) -> None:
     """Refuse a network with more weights than the file holds numbers, before any of them is drawn."""
     held = sum(array.nbytes for array in stored.values())
-    named = settings.model.startswith("mlp:") or settings.options.cell is not None
-    sizes = settings.options.hidden if named else ()
-    for inner, outer in zip((1, *sizes), (*sizes, 1), strict=True):
-        if inner * outer * 8 > held:
-            raise CheckpointError(f"{path}: its model {settings.model} is larger than the {held:,} bytes it holds")
+    for group in (group for spec in head["specs"] for group in spec["groups"]):
+        kind, _, named = str(group["architecture"]).partition(":")
+        sizes = [int(size) for size in named.split(",")] if kind in NAMED_SIZES else []
+        for inner, outer in zip((1, *sizes), (*sizes, 1), strict=True):
+            if inner * outer * 4 > held:
+                raise CheckpointError(
+                    f"{path}: its model {group['architecture']} is larger than the {held:,} bytes it holds"
+                )
 
 
 def _check_learner(path: Path, head: Mapping[str, Any], encoder: Encoder, stored: Mapping[str, np.ndarray]) -> None:

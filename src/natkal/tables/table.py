@@ -20,7 +20,7 @@ from natkal.tables.engine.resize import resized
 from natkal.tables.engine.slots import FIRST_SLOTS, slots_for, slots_of, spread, with_slots
 from natkal.tables.engine.stages import BLOCK
 from natkal.tables.learner.architectures import Inputs, Shape
-from natkal.tables.learner.choose import build, choose_within
+from natkal.tables.learner.choose import build, check_spec, choose_within
 from natkal.tables.learner.past import Past
 from natkal.tables.learner.tasks import Task, make_task
 
@@ -385,6 +385,8 @@ class TableLearner:
         made.keys = {str(key): slot for slot, key in enumerate(header["keys"])}
         made._progress, made.elsewhere, made.block = None, None, BLOCK
         made.specs = tuple(BankSpec.from_json(kept) for kept in header["specs"])
+        for spec in made.specs:
+            check_spec(spec, options)
         made._build()
         return made
 

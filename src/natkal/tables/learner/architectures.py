@@ -33,6 +33,8 @@ DIRECTIONS = 1_000
 UNKNOWN_CLASS = -1e9
 """Log-odds of a slot that has no class yet."""
 RECURRENT = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
+NAMED_SIZES = ("mlp", "tiles", *RECURRENT)
+"""Architectures whose sizes stand behind their name."""
 GRIDS, MOST_CELLS = 64, 4096
 """Random grids of a model with cells, and the most cells of one of them."""
 

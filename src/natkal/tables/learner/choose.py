@@ -35,7 +35,7 @@ from natkal.errors import StreamError
 from natkal.families import Family
 from natkal.laws import Counted, Laws, PlugIn, Student, laws_for
 from natkal.settings.options import SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
-from natkal.tables.learner.architectures import GRIDS, Inputs, Shape, make_architecture
+from natkal.tables.learner.architectures import GRIDS, NAMED_SIZES, Inputs, Shape, make_architecture
 from natkal.tables.learner.tasks import Task
 
 LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0, 1e-3))
@@ -120,6 +120,14 @@ def build(spec: BankSpec, shape: Shape, task: Task) -> Scaled:
         alike=Inputs(alike, None) if shape.naive else None,
     )
     return Scaled(bank=bank, units=units)
+
+
+def check_spec(spec: BankSpec, options: Options) -> None:
+    """Refuse a spec, read from a file, of another model than these options name: no file names code to run."""
+    named = {group.architecture for group in spec.groups}
+    known = {name for name in named if name == "linear" or name.partition(":")[0] in NAMED_SIZES}
+    if named - known - {options.model} or (options.model != "auto" and options.model not in named):
+        raise ValueError(f"specs: {', '.join(sorted(named))} is not what model {options.model} makes")
 
 
 def choose_within(
