@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.serve.client import NAMES, Client, Server, table
 from natkal.runs import checkpoint, snapshot
+from natkal.runs.folder import take_over
 from natkal.runs.session import Session
 from natkal.serve.versions import Versions
 from natkal.tables.schema.rows import Position, Rows
@@ -96,7 +97,8 @@ def replay_equal(versions: Versions, run_folder: Path, learned: list[dict[str, A
     last_header, last_arrays = checkpoint.read(run_folder / checkpoint.CURRENT)
     with jax.enable_x64(True):
         session = Session.restored(versions.path(1), first_header, first_arrays, run_folder.parent / "replay", None)
-        session.open_outputs({})
+        session.kept = None
+        take_over(session)
         for first in range(0, len(learned), 1000):
             session.take(as_rows(learned[first : first + 1000]))
         session.save()

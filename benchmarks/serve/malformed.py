@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.serve.client import Client, Server, request, table
 from benchmarks.serve.kills import as_rows
+from natkal.runs.folder import take_over
 from natkal.runs.session import Session
 from natkal.serve.versions import Versions
 
@@ -59,7 +60,8 @@ def run(folder: Path, count: int) -> dict[str, Any]:
     header, arrays = versions.read(1)
     with jax.enable_x64(True):
         session = Session.restored(versions.path(1), header, arrays, folder / "alone", None)
-        session.open_outputs({})
+        session.kept = None
+        take_over(session)
         session.take(as_rows(rows))
         session.save()
         alone = session.metrics.columns(session.metrics.recent, 0).spread

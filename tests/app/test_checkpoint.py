@@ -31,7 +31,7 @@ def forged(path, header: dict, arrays: dict) -> None:
 
 def refused(run) -> bool:
     try:
-        Session.resume(run, open_outputs=False)
+        Session.resume(run)
     except CheckpointError:
         return True
     return False
@@ -116,7 +116,7 @@ def test_a_payload_that_lies_about_its_size_is_refused(tmp_path):
 def test_the_previous_generation_takes_over(run):
     current = run / checkpoint.CURRENT
     current.write_bytes(current.read_bytes()[:-1])
-    session, warning = Session.resume(run, open_outputs=False)
+    session, warning = Session.resume(run)
     assert warning is not None
     assert "damaged" in warning
     assert session.counts.read <= 120

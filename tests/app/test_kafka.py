@@ -133,7 +133,7 @@ def test_transactions_show_each_prediction_once(broker, tmp_path, monkeypatch):
         learn(tmp_path / "run", broker.url("plain"), stop=stop, predictions=broker.url("once"), transactions=True)
     monkeypatch.undo()
     assert len(broker.read("once", 2)) >= 200
-    assert Session.resume(tmp_path / "run", open_outputs=False)[0].counts.read == 0
+    assert Session.resume(tmp_path / "run")[0].counts.read == 0
     assert resume(tmp_path / "run").counts.learned == 400
     told = [dict(message.headers())["natkal"] for message in broker.read("once", 2)]
     assert sorted(told) == sorted(f"plain[0]:{row}".encode() for row in range(400))
@@ -241,7 +241,7 @@ def test_a_killed_process_learns_every_message_once(broker, tmp_path):
             time.sleep(0.002)
         time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
-    kept = Session.resume(tmp_path / "run", open_outputs=False)[0]
+    kept = Session.resume(tmp_path / "run")[0]
     assert kept.offsets["killed[0]"] == kept.counts.read < len(lines)
     assert resume(tmp_path / "run").counts.learned == len(lines)
     from_file(tmp_path / "file", lines, sample=1000)
@@ -254,4 +254,4 @@ def test_the_default_model_on_a_topic_is_the_one_on_a_file(broker, tmp_path):
     learn(tmp_path / "topic", broker.url("default"), learner="auto", model="auto")
     from_file(tmp_path / "file", ROWS, learner="auto", model="auto")
     assert same_arrays(learned(tmp_path / "topic"), learned(tmp_path / "file"))
-    assert np.isfinite(Session.resume(tmp_path / "topic", open_outputs=False)[0].metrics.parts[0].summary()["log_loss"])
+    assert np.isfinite(Session.resume(tmp_path / "topic")[0].metrics.parts[0].summary()["log_loss"])

@@ -170,8 +170,6 @@ def learn(
         else:
             check_data([], settings, until_end=until_end)
             source = open_data(data, settings.targets, encoding)
-        folder.mkdir(parents=True, exist_ok=True)
-        checkpoint.remove(folder)
         keep_programs()
         session, first = Session.begin(folder, settings, source)
         started = time.perf_counter()

@@ -1,16 +1,14 @@
 """`natkal decide`: contexts in, decisions out, rewards by id in the same stream."""
 
-import dataclasses
 import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from natkal.cli.options import interval, names
-from natkal.cli.terminal import err, explained, print_json
+from natkal.cli.terminal import err, explained, print_json, warn
 from natkal.runs.stopping import stop_on_signals
 
 
@@ -74,7 +72,8 @@ def decide(
 
     from natkal.decisions.bandit_options import BanditOptions, check_bandit_options
     from natkal.errors import StreamError
-    from natkal.runs.decisions import DecisionSession, DecisionSettings
+    from natkal.runs.decisions import DecisionSettings
+    from natkal.runs.folder import open_decisions
     from natkal.runs.runtime import command
 
     with explained(StreamError), command():
@@ -93,15 +92,13 @@ def decide(
             decisions=None if out is None else str(out.absolute()),
         )
         check_bandit_options(BanditOptions("number", policy.value, policy_value, model, seed))
-        session = _session(DecisionSession, run, settings, data, resume, overwrite)
+        session, source, first = open_decisions(
+            run, settings, data, resume=resume, overwrite=overwrite, encoding=encoding, tell=warn
+        )
         session.show = typer.echo
-
-        from natkal.reading.source import Source
-
-        source = Source(session.files, session.position, encoding)
         with stop_on_signals() as stopped:
             done = session.run(
-                source, checkpoint_rows=rows, checkpoint_seconds=seconds, stop=lambda: stopped() is not None
+                source, first, checkpoint_rows=rows, checkpoint_seconds=seconds, stop=lambda: stopped() is not None
             )
         result = {"command": "decide", "run": str(run), "finished": done, **session.summary()}
         if report and done:
@@ -115,40 +112,6 @@ def decide(
         if not done:
             err.print(f"stopped after {session.counts.read:,} rows; natkal decide --resume --run {run} goes on")
             raise typer.Exit(128 + (stopped() or signal.SIGTERM))
-
-
-def _session(kind: Any, run: Path, settings: Any, data: list[str] | None, resume: bool, overwrite: bool) -> Any:
-    """A new run, or the one in the folder as its last checkpoint has it."""
-    from natkal.errors import StreamError
-    from natkal.reading.go_on import position_in
-    from natkal.reading.source import absolute, find_files
-    from natkal.runs import checkpoint
-    from natkal.settings.settings import check_same
-
-    if resume and checkpoint.exists(run):
-        session, warning = kind.resume(run, open_outputs=False)
-        if warning:
-            err.print(f"[yellow]{escape(warning)}[/]", markup=True)
-        check_same(dataclasses.replace(settings, decisions=session.settings.decisions), session.settings, whole=False)
-        if settings.decisions not in (None, session.settings.decisions):
-            session.settings = dataclasses.replace(session.settings, decisions=settings.decisions)
-            session.lengths.pop("decisions", None)
-        if data:
-            files = absolute(find_files(data))
-            session.position = position_in(files, session.files, session.position, ended=session.ended)
-            session.files = files
-        session.open(session.lengths)
-        return session
-    if not data:
-        raise StreamError(f"{run}: there is no checkpoint to resume from; give DATA to start")
-    if checkpoint.exists(run) and not overwrite:
-        raise StreamError(f"{run}: holds a run: --resume goes on, --overwrite replaces it, --run names another folder")
-    run.mkdir(parents=True, exist_ok=True)
-    checkpoint.remove(run)
-    session = kind(run, settings)
-    session.files = absolute(find_files(data))
-    session.open({})
-    return session
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natkal.cli.learn_result import describe, print_result, result_of
-from natkal.cli.learn_start import prepare
 from natkal.cli.options import Decimal, LearnerKind, Missing, Task, in_panel, interval, names
-from natkal.cli.terminal import err, explained, print_json, stream_progress
+from natkal.cli.terminal import err, explained, print_json, stream_progress, warn
 from natkal.runs.stopping import stop_on_signals
 
 if TYPE_CHECKING:
@@ -136,6 +135,7 @@ def learn(
     rows, seconds = interval(checkpoint_every)
 
     from natkal.errors import StreamError
+    from natkal.runs.folder import open_learning
     from natkal.runs.places import check_place
     from natkal.runs.runtime import command
     from natkal.settings.settings import Settings
@@ -190,7 +190,7 @@ def learn(
                 run, settings, data or [], until_end=until_end, rows=rows, seconds=seconds, as_json=as_json
             )
             return
-        begin = prepare(run, settings, data, resume, overwrite, until_end)
+        begin = open_learning(run, settings, data, resume=resume, overwrite=overwrite, until_end=until_end, tell=warn)
         with command():
             session, source, first = begin()
             if not as_json and not resume:

@@ -27,10 +27,10 @@ def report(
         found = checkpoint.find(run)
         decisions = found is not None and "decisions" in found[1]
         if decisions:
-            session, warning = DecisionSession.resume(run, open_outputs=False)
+            session, warning = DecisionSession.resume(run)
             where = write_decisions_report(session, to)
         else:
-            session, warning = Session.resume(run, model=model, open_outputs=False)
+            session, warning = Session.resume(run, model=model)
             session.metrics.close()  # the last window counts as far as it goes
             where = write_report(session, to)
         if warning:

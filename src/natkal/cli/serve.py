@@ -188,11 +188,12 @@ def fresh_run(
 def _begun(run: Path, settings: "Settings", schema: Path) -> "Session":
     """A run that has seen nothing, with the columns of the first rows of a file."""
     from natkal.reading.source import Source, find_files
+    from natkal.runs.folder import take_over
     from natkal.runs.session import Session
 
-    run.mkdir(parents=True, exist_ok=True)
     source = Source(find_files([str(schema)]))
     session, _ = Session.begin(run, settings, source)
     source.close()
     session.files = []
+    take_over(session)
     return session

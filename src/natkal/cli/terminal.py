@@ -84,6 +84,11 @@ def stream_progress(source: Any, rows_before: int, *, quiet: bool) -> Iterator[C
         yield line
 
 
+def warn(words: str) -> None:
+    """Something worth knowing that stops nothing."""
+    err.print(f"[yellow]{escape(words)}[/]", markup=True, soft_wrap=True)
+
+
 def print_json(result: dict[str, Any]) -> None:
     """One JSON object on standard output; a number that is not finite is null."""
     typer.echo(json.dumps(_finite(result), indent=2, allow_nan=False))

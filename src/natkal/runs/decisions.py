@@ -14,7 +14,8 @@ import numpy as np
 from natkal.reading.source import STDIN, Source
 from natkal.runs import checkpoint
 from natkal.runs.decision_record import DecisionRecord
-from natkal.runs.outputs import Appender
+from natkal.runs.folder import chain, take_over
+from natkal.runs.outputs import Appender, Output
 from natkal.decisions.off_policy import OffPolicySums
 from natkal.tables.schema import cells
 from natkal.decisions.table_bandit import TableBandit
@@ -78,15 +79,15 @@ class DecisionSession:
         self.by_arm: dict[str, list[float]] = {}
         """How often this run chose each arm, how often its reward came, and the sum of those rewards."""
         self.sums = OffPolicySums()
-        self.outputs: dict[str, Appender] = {}
-        self.lengths: dict[str, int] = {}
-        """How long the files are that are not open."""
+        self.outputs: dict[str, Output] = {}
+        self.kept: dict[str, int] | None = None
+        """How long the files are in the checkpoint that the run goes on from."""
         self.show: Callable[[str], None] = lambda text: None
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
-    def open(self, lengths: Mapping[str, int]) -> None:
-        """The files of decisions and rejects, cut back to these lengths."""
+    def opened(self) -> Iterator[tuple[str, Output]]:
+        """The files of decisions and rejects."""
         target = self.settings.decisions
         paths = {"rejects": self.folder / "rejects.jsonl"}
         if target is not None:
@@ -95,26 +96,38 @@ class DecisionSession:
         for name, path in paths.items():
             if path.resolve() in inputs:
                 raise StreamError(f"{path}: is the data itself; name another file for the {name}")
-            self.outputs[name] = Appender(path, int(lengths.get(name, 0)))
+        kept = self.kept or {}
+        for name, path in paths.items():
+            yield name, Appender(path, int(kept.get(name, 0)))
 
     @classmethod
-    def resume(cls, folder: Path, *, open_outputs: bool = True) -> tuple["DecisionSession", str | None]:
+    def begin(cls, folder: Path, settings: DecisionSettings, source: Source) -> tuple["DecisionSession", list[Rows]]:
+        """A new run, with the rows already read: the first of them that is no reward must say what the arms are."""
+        session = cls(folder, settings)
+        session.files = source.names
+        try:
+            first = [] if (rows := source.read()) is None else [rows]
+            numbered = (entry for rows in first for entry in _numbered(rows))
+            telling = next((entry for entry in numbered if session._kind(entry[1]) != "reward"), None)
+            if telling is not None:
+                session.made([telling])
+        except StreamError:
+            source.close()
+            raise
+        return session, first
+
+    @classmethod
+    def resume(cls, folder: Path) -> tuple["DecisionSession", str | None]:
         """The run in this folder as its last whole checkpoint has it, and a warning where that is an older one."""
         found = checkpoint.find(folder)
         if found is None:
             raise StreamError(f"{folder}: there is no checkpoint to resume from")
         path, header, arrays, warning = found
-        return cls.restored(path, header, arrays, folder, open_outputs=open_outputs), warning
+        return cls.restored(path, header, arrays, folder), warning
 
     @classmethod
     def restored(
-        cls,
-        path: Path,
-        header: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-        folder: Path,
-        *,
-        open_outputs: bool = True,
+        cls, path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path
     ) -> "DecisionSession":
         """The run that a checkpoint holds."""
         try:
@@ -133,9 +146,7 @@ class DecisionSession:
             session.sums = OffPolicySums(**kept["sums"])
             if kept["bandit"] is not None:
                 session.bandit = TableBandit.from_parts(kept["bandit"], arrays, path)
-            session.lengths = {str(name): int(length) for name, length in kept["outputs"].items()}
-            if open_outputs:
-                session.open(session.lengths)
+            session.kept = {str(name): int(length) for name, length in kept["outputs"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"{path}: not a checkpoint of `natkal decide`") from error
         return session
@@ -145,6 +156,7 @@ class DecisionSession:
     def run(
         self,
         source: Source,
+        first: Sequence[Rows] = (),
         *,
         checkpoint_rows: int | None = None,
         checkpoint_seconds: float | None = 30.0,
@@ -154,7 +166,8 @@ class DecisionSession:
         source.stop, self.ended = stop, False
         saved_at, saved_rows, finished = time.monotonic(), self.counts.read, True
         try:
-            while (rows := source.read()) is not None:
+            take_over(self)
+            for rows in chain(first, source):
                 self.take(rows)
                 due = checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds
                 due = due or (checkpoint_rows is not None and self.counts.read - saved_rows >= checkpoint_rows)
@@ -176,14 +189,11 @@ class DecisionSession:
 
     def take(self, rows: Rows) -> None:
         """All of a block of rows, in their order; neighbours of one kind go through the bandit together."""
-        names, columns = list(rows.columns), rows.columns.values()
-        table = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         for reject in rows.rejects:
             self._reject(reject.line, reject.reason)
         self.counts.skipped += rows.blank
         self.counts.read += rows.blank + len(rows.rejects)
-        numbered = list(zip(map(int, rows.lines), table, strict=True))
-        for kind, part in itertools.groupby(numbered, key=lambda entry: self._kind(entry[1])):
+        for kind, part in itertools.groupby(_numbered(rows), key=lambda entry: self._kind(entry[1])):
             block = list(part)
             self.counts.read += len(block)
             for piece in self._accepted(kind, block):
@@ -395,11 +405,18 @@ class DecisionSession:
             "paid": self.paid,
             "by_arm": self.by_arm,
             "sums": dataclasses.asdict(self.sums),
-            "outputs": self.lengths | {name: output.length for name, output in self.outputs.items()},
+            "outputs": (self.kept or {}) | {name: output.kept for name, output in self.outputs.items()},
             "bandit": None if self.bandit is None else self.bandit.header(),
         }
         arrays = {} if self.bandit is None else self.bandit.arrays()
         return {"decisions": kept}, arrays
+
+
+def _numbered(rows: Rows) -> Block:
+    """Rows with their lines."""
+    names, columns = list(rows.columns), rows.columns.values()
+    table = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    return list(zip(map(int, rows.lines), table, strict=True))
 
 
 def _is_bit(cell: Any) -> bool:

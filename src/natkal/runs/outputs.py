@@ -32,6 +32,10 @@ class Output(Protocol):
         """Where it ends, as JSON."""
         ...
 
+    def cut(self) -> None:
+        """Take what is behind the run's last checkpoint away; call it before anything is written."""
+        ...
+
     def write(self, text: str) -> None:
         """Append lines that belong to no row."""
         ...
@@ -54,23 +58,30 @@ class Output(Protocol):
 
 
 class Appender:
-    """A file that grows; `length` bytes of it belong to the run so far, and what is behind them is cut off."""
+    """A file that grows; `length` bytes of it belong to the run so far, and `cut` takes off what is behind them."""
 
     def __init__(self, path: Path, length: int = 0, first: str = ""):
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("r+b" if length else "wb")
-            if length:
-                if os.fstat(self._file.fileno()).st_size < length:
-                    raise StreamError(f"{path}: is shorter than the checkpoint says; it cannot be continued")
-                self._file.truncate(length)
-                self._file.seek(length)
+            self._file = path.open("ab")
+            self._size = os.fstat(self._file.fileno()).st_size
         except OSError as error:
             raise StreamError(f"{path}: cannot be written: {error.strerror or error}") from error
+        if self._size < length:
+            raise StreamError(f"{path}: is shorter than the checkpoint says; it cannot be continued")
         self.length = length
-        if first and not length:
-            self.write(first)
+        self._first = first
+
+    def cut(self) -> None:
+        """Leave what belongs to the run, or the first line of a new file."""
+        try:
+            if self._size > self.length:
+                self._file.truncate(self.length)
+        except OSError as error:
+            raise self._failed(error) from error
+        if self._first and not self.length:
+            self.write(self._first)
 
     def write(self, text: str) -> None:
         """Append."""

@@ -14,6 +14,7 @@ from natkal.reading.kafka.group import PartitionGroup
 from natkal.reading.kafka.messages import partition_name
 from natkal.reading.open_source import group_of
 from natkal.runs import checkpoint
+from natkal.runs.folder import take_over
 from natkal.runs.session import Session
 from natkal.settings.settings import Counts, Settings
 from natkal.errors import StreamError
@@ -145,6 +146,7 @@ class PartitionRun:
             self._advance(self.sessions[partition], rows)
 
     def _add(self, partition: int, session: Session) -> None:
+        take_over(session)
         session.stop = lambda: self._stop()
         self.sessions[partition] = session
         self._saved[partition] = session.counts.read

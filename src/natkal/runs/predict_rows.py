@@ -34,7 +34,7 @@ class Predicted(NamedTuple):
 def load(where: Path, model: str | None) -> Session:
     """The session of a checkpoint file, or of a run's newest checkpoint, which gives limits with its predictions."""
     if where.is_dir():
-        session = Session.resume(where, model=model, open_outputs=False)[0]
+        session = Session.resume(where, model=model)[0]
     else:
         header, arrays = checkpoint.read(where)
         session = Session.restored(where, header, arrays, where.parent, model)
@@ -80,6 +80,9 @@ def predict_rows(
     form = PredictionFormat(session.schema.targets, json_lines=to is not None and "json" in to.suffix, level=level)
     output = None if to is None else Appender(to, first=form.header)
     rejected = None if rejects is None else Appender(rejects)
+    for file in (output, rejected):
+        if file is not None:
+            file.cut()
     lines = [form.header] if output is None else []
     counts = Counts()
     for rows, encoded, told, targets in predictions(session, source, impute=impute, level=level):

@@ -13,6 +13,7 @@ from natkal.reading.kafka.address import is_kafka
 from natkal.reading.source import STDIN, RowSource
 from natkal.runs import checkpoint, snapshot
 from natkal.runs.blocks import by_classes, rows_of, stacked, wider
+from natkal.runs.folder import chain, take_over
 from natkal.runs.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
 from natkal.runs.late_labels import delayed, match_ids
 from natkal.runs.make_learner import check_memory, check_pool, make_learner
@@ -64,6 +65,8 @@ class Session:
         self.forecasts = None if settings.horizon is None else ForecastScores(settings.horizon)
         if self.forecasts is not None:
             learner.take_few_rows()
+        self.kept: dict[str, Any] | None = None
+        """What the checkpoint that the run goes on from holds of each output."""
         self.outputs: dict[str, Output] = {}
         self.series: list[dict[str, int | float]] = []
         """The figures of the windows that this process has closed."""
@@ -103,23 +106,16 @@ class Session:
         if session.forecasts is not None:
             check_scorable(session)
         session.files = list(files)
-        session.open_outputs({})
         return session
 
     @classmethod
-    def resume(
-        cls, folder: Path, *, model: str | None = None, open_outputs: bool = True
-    ) -> tuple["Session", str | None]:
+    def resume(cls, folder: Path, *, model: str | None = None) -> tuple["Session", str | None]:
         """The run in this folder as its last whole checkpoint has it, and a warning where that is an older one."""
         found = checkpoint.find(folder)
         if found is None:
             raise StreamError(f"{folder}: there is no checkpoint to resume from")
         path, header, arrays, warning = found
-        session = cls.restored(path, header, arrays, folder, model)
-        if open_outputs:
-            checkpoint.sweep(folder)
-            session.open_outputs(header["outputs"])
-        return session, warning
+        return cls.restored(path, header, arrays, folder, model), warning
 
     @classmethod
     def restored(
@@ -133,6 +129,7 @@ class Session:
         session.offsets, session.sequences = kept.offsets, kept.sequences
         session.queue, session.held, session.early = kept.queue, kept.held, kept.early
         session.recent_inputs = kept.recent_inputs
+        session.kept = kept.outputs
         session.metrics, session.clock, session.forecasts = kept.metrics, kept.clock, kept.forecasts
         session.format = session._format(session.schema.targets, kept.predicted)
         return session
@@ -160,8 +157,9 @@ class Session:
         saved_at, saved_rows = time.monotonic(), self.counts.read
         self.ended = False
         try:
+            take_over(self)
             self.save()
-            for rows in _chain(first, source):
+            for rows in chain(first, source):
                 self.advance(rows)
                 due = checkpoint_seconds is not None and time.monotonic() - saved_at >= checkpoint_seconds
                 due = due or (checkpoint_rows is not None and self.counts.read - saved_rows >= checkpoint_rows)
@@ -376,16 +374,17 @@ class Session:
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 
-    def open_outputs(self, kept: Mapping[str, Any]) -> None:
-        """What the run appends to, each cut back to its length."""
+    def opened(self) -> Iterator[tuple[str, Output]]:
+        """What the run appends to."""
+        kept = self.kept or {}
         self.format.partitions = any(map(is_kafka, self.files))
         first = {"metrics": csv_line(self.metrics.names), "predictions": self.format.header, "rejects": ""}
         if self.forecasts is not None:
             first["forecasts"] = FILE_HEADER
         files, topics = places(self.settings, self.folder, self.files, first)
-        self.outputs |= open_topics(topics, self.settings, self.folder, self.files, kept, lambda: self.stop())
+        yield from open_topics(topics, self.settings, self.folder, self.files, kept, lambda: self.stop()).items()
         for name, path in files.items():
-            self.outputs[name] = Appender(path, int(kept.get(name, 0)), first[name])
+            yield name, Appender(path, int(kept.get(name, 0)), first[name])
 
     def close_outputs(self) -> None:
         """Write no more."""
@@ -403,10 +402,3 @@ class Session:
 def _members(learner: TableLearner) -> list[str]:
     """The members that metrics tell of: those of the only target, where there are several of them."""
     return learner.member_names if len(learner.targets) == 1 and not learner.options.single else []
-
-
-def _chain(first: list[Rows], source: RowSource) -> Iterator[Rows]:
-    """The rows already read, then the others."""
-    yield from first
-    while (rows := source.read()) is not None:
-        yield rows

@@ -57,6 +57,7 @@ class Kept(NamedTuple):
     recent_inputs: np.ndarray
     clock: Clock
     forecasts: ForecastScores | None
+    outputs: dict[str, Any]
 
 
 def header(session: "Session") -> dict[str, Any]:
@@ -75,7 +76,7 @@ def header(session: "Session") -> dict[str, Any]:
         "position": list(session.position),
         "ended": session.ended,
         "offsets": session.offsets,
-        "outputs": {name: output.kept for name, output in session.outputs.items()},
+        "outputs": (session.kept or {}) | {name: output.kept for name, output in session.outputs.items()},
         "sequences": session.sequences,
         "held": list(session.held),
         "early": list(session.early),
@@ -157,6 +158,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         ended = head["ended"] is True
         offsets = _texts(head["offsets"], _whole)
         files = [_text(name) for name in head["files"]]
+        outputs = _texts(head["outputs"], lambda end: end if isinstance(end, dict) else _whole(end))
         reasons, sequences = _texts(head["reasons"], _whole), _texts(head["sequences"], _text)
         if (
             len(totals) != len(metrics.parts)
@@ -206,6 +208,7 @@ def read(path: Path, head: Mapping[str, Any], stored: Mapping[str, np.ndarray], 
         recent_inputs=stored["recent_inputs"].copy(),
         clock=clock,
         forecasts=forecasts,
+        outputs=outputs,
     )
 
 

@@ -178,6 +178,9 @@ class TopicOutput:
         """The offset behind the last message that this run has sent to each partition, where there are transactions."""
         return {str(partition): offset for partition, offset in self._ends.items()}
 
+    def cut(self) -> None:
+        """What was sent cannot be cut off; what is found there is left out instead."""
+
     def write(self, text: str) -> None:
         """Send lines that belong to no row."""
         for line in text.splitlines():

@@ -9,6 +9,7 @@ import numpy as np
 from natkal.errors import StreamError
 from natkal.runs import checkpoint
 from natkal.runs.decisions import DecisionSession
+from natkal.runs.folder import take_over
 from natkal.runs.session import Session
 from natkal.serve.requests import Limits
 from natkal.serve.served import Served
@@ -29,9 +30,9 @@ def restored(
 ) -> Served:
     """The served run that wrote this checkpoint."""
     if DECISIONS in header:
-        return ServedBandit(DecisionSession.restored(path, header, arrays, run, open_outputs=False), limits)
+        return ServedBandit(DecisionSession.restored(path, header, arrays, run), limits)
     session = Session.restored(path, header, arrays, run, model)
-    session.open_outputs(header["outputs"])
+    take_over(session)
     return ServedTable(session, limits)
 
 
@@ -41,9 +42,10 @@ def as_left(run: Path, limits: Limits, model: str | None) -> tuple[Served, str |
     if found is None:
         raise StreamError(f"{run}: there is no checkpoint to resume from")
     if DECISIONS in found[1]:
-        session, warning = DecisionSession.resume(run, open_outputs=False)
+        session, warning = DecisionSession.resume(run)
         return ServedBandit(session, limits), warning
     session, warning = Session.resume(run, model=model)
+    take_over(session)
     return ServedTable(session, limits), warning
 
 

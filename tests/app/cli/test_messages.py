@@ -59,7 +59,7 @@ def test_figures_that_are_not_finite_are_kept_in_the_checkpoint(tmp_path):
     session.metrics.parts[0].totals["log_loss"] = math.inf
     session.outputs.clear()  # they are closed
     session.save()
-    assert Session.resume(tmp_path / "run", open_outputs=False)[0].metrics.parts[0].totals["log_loss"] == math.inf
+    assert Session.resume(tmp_path / "run")[0].metrics.parts[0].totals["log_loss"] == math.inf
 
 
 def test_options_reach_the_reader():
