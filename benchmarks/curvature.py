@@ -145,8 +145,8 @@ def standardised_as_they_come(stream: Stream) -> Stream:
 
 def untuned(name: str, curvature: Any, budget: int, stream: Stream, params: Any) -> tuple[dict[str, Any], Any, Any]:
     """One pass of `auto`."""
-    learner = nk.auto(model_of(params), curvature=curvature, members=budget)
-    start = learner.init(params, inputs=stream.inputs[0])
+    learner = nk.auto(model_of(params), curvature=curvature, members=budget, inputs=stream.inputs[0])
+    start = learner.init(params)
     scan = scan_of(learner)
     state, log_probs = scan(start, stream.inputs, stream.targets)
     accuracy = accuracy_of(lambda u: learner.predict(state, u).mean, stream)

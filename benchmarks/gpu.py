@@ -57,7 +57,8 @@ def product(report: Report) -> dict[str, Any]:
     multiply = jax.jit(layout.multiply)
     times["one triangle"] = interleaved({"it": lambda: multiply(base, x)}, rounds=5)["it"]
     rows = 1e-4 * jax.random.normal(jax.random.key(1), (CAPACITY, size), jnp.float32)
-    held = Held(layout.fold, base, rows, jnp.asarray(CAPACITY, jnp.int32), jnp.ones((), jnp.float32))
+    no_limit = jnp.full((), jnp.inf, jnp.float32)
+    held = Held(layout.fold, base, rows, jnp.asarray(CAPACITY, jnp.int32), jnp.ones((), jnp.float32), no_limit)
     del base
     per_step = interleaved({"it": held}, rounds=3)["it"] / (CAPACITY // OUTPUTS)
     times["a fold of one triangle, its share of a step"] = per_step

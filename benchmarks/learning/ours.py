@@ -37,11 +37,11 @@ class Ours(NamedTuple):
 def automatic(stream: Stream, factor: float = 1.0, share: float | None = None) -> Ours:
     """`nk.auto(model)` on the stream as it comes, inputs multiplied by `factor`; its own share, or another."""
     params = nk.mlp_params(jax.random.key(0), stream.sizes)
-    learner = nk.auto(nk.static_model(nk.mlp_apply, params, stream.family))
+    learner = nk.auto(nk.static_model(nk.mlp_apply, params, stream.family), inputs=stream.inputs[0])
     if share is not None:
         learner = dataclasses.replace(learner, bank=dataclasses.replace(learner.bank, share=share))
     inputs, targets = jnp.asarray(factor * stream.inputs, jnp.float32), jnp.asarray(stream.targets)
-    start = learner.init(params, inputs=inputs[0])
+    start = learner.init(params)
 
     def scan(inputs: Array, targets: Array) -> Any:
         return jax.lax.scan(lambda state, row: learner.step(state, *row), start, (inputs, targets))[1]
@@ -53,7 +53,7 @@ def automatic(stream: Stream, factor: float = 1.0, share: float | None = None) -
             probs = mean if mean.shape[1] == stream.classes else np.concatenate([1 - mean, mean], axis=1)
             forecast = Forecast(log_prob=log_prob, probs=probs)
         case "regression":
-            below = np.asarray(learner.cdf(info.prediction, targets), float)
+            below = np.asarray(info.prediction.cdf(targets), float)
             forecast = Forecast(log_prob=log_prob, mean=mean[:, 0], below=below)
         case _:
             forecast = Forecast(log_prob=log_prob, mean=mean[:, 0])

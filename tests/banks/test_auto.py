@@ -92,3 +92,13 @@ def test_large_networks_get_a_structured_curvature():
     params = nk.mlp_params(jax.random.key(0), (200, 100, 10))
     learner = nk.auto(nk.static_model(nk.mlp_apply, params, nk.families.Categorical(10, minimal=False)), memory=10**8)
     assert type(learner.bank.groups[0].first.curvature).__name__ != "Dense"
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_one_input_is_a_number_or_a_vector_of_one(shape) -> None:
+    """A cell takes both, so the shape found from its parameters need not be that of the rows."""
+    learner = nk.auto(nk.recurrent_network(jax.random.key(0), nk.cells.gru(2), 1, nk.families.Gaussian(1.0)), members=2)
+    inputs = jnp.reshape(jnp.sin(jnp.arange(24.0)), (24, *shape))
+    state, info = nk.run(learner, learner.init(), inputs, jnp.cos(jnp.arange(24.0)))
+    assert jnp.isfinite(info.log_prob).all()
+    assert jnp.isfinite(learner.predict(state, inputs[0]).mean).all()

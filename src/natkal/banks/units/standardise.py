@@ -112,7 +112,7 @@ class Standardiser:
         target by the earlier ones and NaN among the first rows. `state` without the bank's.
         """
         dtype = target.dtype if state.targets is None else state.targets.level.dtype
-        y = as_float(value_of(self.outputs, target), dtype)
+        y, inputs = as_float(value_of(self.outputs, target), dtype), self._as_example(inputs)
         # a row without a target is no first row of a real target: it is predicted and not kept
         counted = ~jnp.all(jnp.isnan(y)) if self.warms_up else jnp.ones((), bool)
         rows = state.rows + counted
@@ -215,14 +215,22 @@ class Standardiser:
 
     def seen(self, state: ScaledState, inputs: Any) -> Any:
         """The scales with this row in them."""
-        return self._by_leaf(lambda own, leaf: scales.observe(own, leaf), state.inputs, inputs)
+        return self._by_leaf(lambda own, leaf: scales.observe(own, leaf), state.inputs, self._as_example(inputs))
+
+    def _as_example(self, inputs: Any) -> Any:
+        """The row with a number in the shape that the example gives it: (1,) and () are the same input."""
+        return jax.tree.map(
+            lambda leaf, like: jnp.reshape(leaf, jnp.shape(like)) if jnp.size(leaf) == jnp.size(like) == 1 else leaf,
+            inputs,
+            self.example,
+        )
 
     def _settled(self, seen: Any, first: Any) -> Any:
         return self._by_leaf(scales.settle, seen, first)
 
     def standardised(self, seen: Any, inputs: Any) -> Any:
         """A row in these scales."""
-        leaves, structure = jax.tree.flatten(inputs)
+        leaves, structure = jax.tree.flatten(self._as_example(inputs))
         wanted = structure.flatten_up_to(self.scaled)
         alike = [None] * len(leaves) if self.alike is None else structure.flatten_up_to(self.alike)
         done = [
