@@ -188,3 +188,11 @@ def test_a_class_that_is_alone_at_first_is_predicted_and_the_next_one_learned(tm
     assert said[1].split(",")[1:4] == ["0", "0", "1.0"]
     assert len(said) == 121
     assert run.predict([{"a": 1.0}])[0]["p(1)"] > 0.5
+
+
+def test_a_model_with_a_memory_gives_limits_of_the_level_asked_for() -> None:
+    """The rows were learned without limits; each level has its own, and a saved run gives the same."""
+    few = [{"a": i % 5, "y": i % 5 + 0.1 * (i % 3)} for i in range(60)]
+    run = nk.learn(few, target="y", model="gru:2", learner="single")
+    wide, narrow = (run.predict(few[:2], level=level)[0] for level in (0.9, 0.5))
+    assert wide["low_90"] < narrow["low_50"] < narrow["high_50"] < wide["high_90"]

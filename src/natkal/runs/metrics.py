@@ -272,6 +272,11 @@ class Metrics:
         """The times of the last rows, in seconds since 1970; NaN where they have none."""
         return self.recent[:, COLUMNS * len(self.parts)]
 
+    @property
+    def recent_members(self) -> np.ndarray:
+        """What was told of the members after the last row; nothing before any."""
+        return self.recent[-1, self.recent.shape[1] - len(self.members) :] if len(self.recent) else np.zeros(0)
+
     def recent_targets(self) -> np.ndarray:
         """What came in the last rows, target by target."""
         return np.stack([self.columns(self.recent, at).observed for at in range(len(self.parts))], axis=1)

@@ -8,10 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import uvicorn
 
-from natkal.runs.metrics import COLUMNS
 from natkal.runs.session import Session
 from natkal.serve.figures import Alarms, Series, session_facts
 from natkal.serve.http import Access, Application, Receive, Send
@@ -71,11 +69,9 @@ class LivePage(Application):
         fresh = metrics.recent[len(metrics.recent) - min(new, len(metrics.recent)) :]
         if len(fresh):
             self._alarms.add(metrics.columns(fresh, 0), metrics.row)
-        first = COLUMNS * len(metrics.parts)
-        members = metrics.recent[-1, first:] if len(metrics.recent) and metrics.members else np.zeros(0)
         self._figures = {
             "run": session.folder.name,
-            **session_facts(session, self._series, self._alarms, members),
+            **session_facts(session, self._series, self._alarms, metrics.recent_members),
             "ids": {"column": session.settings.id, "waiting": len(session.held), "given_up": 0},
             "checkpoint": None,
             "checkpoints": [],

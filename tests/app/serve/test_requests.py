@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from natkal.errors import StreamError
+from natkal.serve import rows as serve_rows
 from natkal.serve.http import Access
 from natkal.serve.openapi import ROUTES
 from natkal.serve.requests import KINDS, Limits
@@ -69,6 +70,17 @@ def test_the_sentence_is_the_one_of_the_rejects(service):
     for bad in (ROW | {"a": "1,5"}, ROW | {"b": 10**400}, ROW | {"colour": [1, 2]}):
         rejects = service.served.session.encoder.encode(as_rows([bad]), grow=False).rejects
         assert client.post("/learn", json=bad).json()["error"] == f"row 1: {rejects[0].reason}"
+
+
+def test_a_body_with_times_of_day_is_parsed_once(monkeypatch):
+    """The careful reader, which sees that a key stands twice, is asked only where one may."""
+    body = b'[{"t": "2026-01-01T10:00:00", "a:b": 1}, {"t": "2026-01-01T10:00:01", "a:b": 2}]'
+    whole = serve_rows.read_rows(body, 10)
+    monkeypatch.setattr(serve_rows, "parse", lambda text: pytest.fail("parsed twice"))
+    assert serve_rows.read_rows(body, 10) == whole
+    monkeypatch.undo()
+    with pytest.raises(serve_rows.Refused, match="stands twice"):
+        serve_rows.read_rows(b'{"t": "10:00", "t": "11:00", "a": 1}', 10)
 
 
 def test_fixed_classes(tmp_path):

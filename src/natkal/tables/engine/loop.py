@@ -93,12 +93,11 @@ class Loop:
 
     @functools.cached_property
     def _stages(self) -> tuple[Stages, ...]:
-        pairs = zip(self.learners, self.tasks, strict=True)
-        return tuple(_stages(learner, task, self._level) for learner, task in pairs)
+        return self._stages_at(self.level if self.limits else None)
 
-    @property
-    def _level(self) -> float | None:
-        return self.level if self.limits else None
+    def _stages_at(self, level: float | None) -> tuple[Stages, ...]:
+        """The programs of each target, with limits of this coverage, or without."""
+        return tuple(_stages(learner, task, level) for learner, task in zip(self.learners, self.tasks, strict=True))
 
     def progress(self, state: Any) -> list[Progress]:
         """Where each target stands; waits for what is under way."""
@@ -112,8 +111,13 @@ class Loop:
 
     def run(self, state: Any, feed: Feed, progress: list[Progress]) -> tuple[Any, "Pending"]:
         """All rows in order: each predicted, then learned (or the row whose label comes late). Moves `progress` on."""
+        return self._run(self._stages, state, feed, progress)
+
+    def _run(
+        self, programs: tuple[Stages, ...], state: Any, feed: Feed, progress: list[Progress]
+    ) -> tuple[Any, "Pending"]:
         after, pieces = list(state), []
-        for position, stages in enumerate(self._stages):
+        for position, stages in enumerate(programs):
             steps, answers = self.steps(feed, position, progress[position])
             told = []
             for part, count in _blocks(steps, progress[position].steps, self.block):
@@ -158,12 +162,14 @@ class Loop:
     def predict(self, state: Any, feed: Feed, level: float | None) -> tuple[Any, Told]:
         """The prediction for each row, learning nothing; only a model's memory moves on.
 
-        `level` is the coverage of the limits: one program serves all levels, and another one no limits (None).
+        `level` is the coverage of the limits: one program serves all levels, and another one no limits (None). With a
+        memory each level has its own.
         """
         if self.has_memory:
             unlabelled = feed.rows._replace(targets=np.full_like(feed.rows.targets, np.nan))
             copied = jax.tree.map(jnp.copy, state)  # the stages take their state over, and the caller may go back
-            after, pending = self.run(copied, feed._replace(rows=unlabelled), self.progress(state))
+            asked = feed._replace(rows=unlabelled)
+            after, pending = self._run(self._stages_at(level), copied, asked, self.progress(state))
             told = pending.wait()
             return tuple(old._replace(bank=new.bank) for old, new in zip(state, after, strict=True)), told
         pieces = []
