@@ -12,7 +12,7 @@ from tests.app import support
 def test_the_weights_are_those_of_the_last_row(tmp_path):
     path = tmp_path / "d.csv"
     path.write_text(support.csv_text(support.table(80)))
-    session = support.learn(tmp_path / "run", path)
+    session = support.learn(tmp_path / "run", path, learner="auto", budget="fast")
     live = LivePage()
     live.tell(session, finished=True)
     facts = json.loads(asyncio.run(live.facts()))
