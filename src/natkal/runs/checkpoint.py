@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from natkal.storage.file import StorageError, read_file, write_file
 from natkal.errors import CheckpointError, StreamError
+from natkal.storage.file import StorageError, read_file, write_file
 
 CURRENT = "checkpoint.nk"
 PREVIOUS = "checkpoint.previous.nk"

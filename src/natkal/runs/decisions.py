@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from natkal.decisions.bandit_options import BanditOptions
+from natkal.decisions.off_policy import OffPolicySums
+from natkal.decisions.table_bandit import TableBandit
+from natkal.errors import CheckpointError, Stopped, StreamError
 from natkal.reading.source import STDIN, Source
 from natkal.runs import checkpoint
 from natkal.runs.decision_record import DecisionRecord
 from natkal.runs.folder import chain, take_over
 from natkal.runs.outputs import Appender, Output
-from natkal.decisions.off_policy import OffPolicySums
 from natkal.tables.schema import cells
-from natkal.decisions.table_bandit import TableBandit
-from natkal.decisions.bandit_options import BanditOptions
-from natkal.errors import CheckpointError, Stopped, StreamError
 from natkal.tables.schema.rows import Position, Rows
 
 Block = list[tuple[int, dict[str, Any]]]

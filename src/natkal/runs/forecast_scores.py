@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from natkal.runs.forecasting import quick_paths
-from natkal.runs.predictions import quoted
 from natkal.errors import StreamError
 from natkal.forecasting.paths import QUANTILES, crps
+from natkal.runs.forecasting import quick_paths
+from natkal.runs.predictions import quoted
 
 if TYPE_CHECKING:
     from natkal.runs.session import Session

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from natkal.errors import StreamError
+from natkal.forecasting.calendar import Value
+from natkal.forecasting.paths import summary, table_paths
 from natkal.reading.source import RowSource
 from natkal.tables.schema import cells
-from natkal.forecasting.calendar import Value
-from natkal.errors import StreamError
-from natkal.forecasting.paths import summary, table_paths
 from natkal.tables.schema.rows import Column, Position, Rows
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from natkal.settings.settings import Settings
 from natkal.errors import StreamError
-from natkal.tables.encode.encoder import Encoder
 from natkal.settings.options import past_lags
+from natkal.settings.settings import Settings
+from natkal.tables.encode.encoder import Encoder
 from natkal.tables.engine.pooled_table import PooledTable
 from natkal.tables.schema.rows import Rows
 from natkal.tables.table import TableLearner, TargetShape

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natkal.runs import class_scores
-from natkal.tables.schema.times import moment_at
-from natkal.tables.schema.infer import Target
 from natkal.tables.learner.tasks import Outcome, point_of
+from natkal.tables.schema.infer import Target
+from natkal.tables.schema.times import moment_at
 
 BINS = 10
 RECENT = 240

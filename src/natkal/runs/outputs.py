@@ -11,10 +11,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from natkal.errors import StreamError
 from natkal.reading.kafka.address import is_kafka
 from natkal.reading.source import STDIN
 from natkal.settings.settings import Settings
-from natkal.errors import StreamError
 from natkal.tables.schema.rows import Reject, Rows
 
 

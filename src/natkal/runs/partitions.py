@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from natkal.errors import StreamError
 from natkal.reading.first_rows import enough, recognise
 from natkal.reading.kafka.address import is_kafka, kafka_address
 from natkal.reading.kafka.group import PartitionGroup
@@ -17,7 +18,6 @@ from natkal.runs import checkpoint
 from natkal.runs.folder import take_over
 from natkal.runs.session import Session
 from natkal.settings.settings import Counts, Settings
-from natkal.errors import StreamError
 from natkal.tables.schema.rows import Rows
 
 

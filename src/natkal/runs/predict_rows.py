@@ -5,18 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from natkal.errors import StreamError
 from natkal.reading.source import RowSource
 from natkal.runs import checkpoint
 from natkal.runs.outputs import Appender
 from natkal.runs.predictions import PredictionFormat
 from natkal.runs.session import Session
 from natkal.settings.settings import Counts
-from natkal.errors import StreamError
 from natkal.tables.encode.encoder import Encoded, Encoder
 from natkal.tables.engine.loop import Told
+from natkal.tables.learner.tasks import LEVEL
 from natkal.tables.schema.infer import Target
 from natkal.tables.schema.rows import Rows
-from natkal.tables.learner.tasks import LEVEL
 
 
 class Predicted(NamedTuple):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from natkal.tables.schema.infer import Target
 from natkal.tables.learner.tasks import Outcome, point_of
+from natkal.tables.schema.infer import Target
 
 OTHER = "other"
 """The column for the probability of classes that appeared after the header was written."""

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from natkal.settings.settings import Counts
 from natkal.errors import StreamError
+from natkal.settings.settings import Counts
 from natkal.tables.schema.rows import Reject
 
 LOUD_SHARE = 0.01

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from natkal.errors import Stopped, StreamError
+from natkal.forecasting.calendar import Clock
 from natkal.reading.first_rows import look
 from natkal.reading.kafka.address import is_kafka
 from natkal.reading.source import STDIN, RowSource
@@ -23,8 +25,6 @@ from natkal.runs.predictions import PredictionFormat
 from natkal.runs.rejects import check_count, count_reasons, warnings
 from natkal.runs.topics import open_topics
 from natkal.settings.settings import Counts, Settings
-from natkal.forecasting.calendar import Clock
-from natkal.errors import Stopped, StreamError
 from natkal.tables.encode.encoder import Encoded, Encoder
 from natkal.tables.engine.loop import Pending, Row, Told
 from natkal.tables.schema.infer import Schema, Target

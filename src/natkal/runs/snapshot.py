@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import natkal
+from natkal.errors import CheckpointError, StreamError
+from natkal.forecasting.calendar import TAIL, Clock
 from natkal.runs.forecast_scores import ForecastScores
 from natkal.runs.make_learner import table_kind
 from natkal.runs.metrics import Metrics
+from natkal.settings.options import check_options
 from natkal.settings.settings import Counts, Settings
 from natkal.storage.file import StorageError, check_arrays
-from natkal.forecasting.calendar import TAIL, Clock
-from natkal.errors import CheckpointError, StreamError
 from natkal.tables.encode.encoder import Encoder
 from natkal.tables.engine.loop import Row
-from natkal.settings.options import check_options
 from natkal.tables.learner.architectures import NAMED_SIZES
 from natkal.tables.schema.infer import Schema
 from natkal.tables.schema.rows import Position

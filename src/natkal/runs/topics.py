@@ -8,11 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from natkal.errors import StreamError
 from natkal.reading.kafka.address import KafkaAddress, kafka_address
-from natkal.reading.kafka.client import ANSWER_SECONDS, Health, close_soon, make_client, make_consumer, message_of, need_kafka, partitions_of, read_config, span_of
+from natkal.reading.kafka.client import (
+    ANSWER_SECONDS,
+    Health,
+    close_soon,
+    make_client,
+    make_consumer,
+    message_of,
+    need_kafka,
+    partitions_of,
+    read_config,
+    span_of,
+)
 from natkal.reading.kafka.source import is_end, received
 from natkal.settings.settings import Settings
-from natkal.errors import StreamError
 from natkal.tables.schema.rows import Reject, Rows, printable
 
 ROW_HEADER = "natkal"
