@@ -16,8 +16,6 @@ from tests.app.serve.support import make_client, make_service
 
 pytestmark = pytest.mark.float64
 Table = list[dict[str, Any]]
-LATE = pytest.mark.xfail(strict=True, reason="members and their curvature cannot be resized into what was asked for")
-"""Taken off by whoever makes resizing one rule."""
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -76,14 +74,13 @@ FILES: dict[str, Any] = {
     "two targets": (TWO_TARGETS, ["--target", "z"]),
 }
 SLOW = {"one more class every 25 rows, up to 12", "54 columns, seven classes in turn", "with 1 MB of memory"}
-FAIL = set(FILES)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
 def marked(name: str) -> Any:
-    return pytest.param(name, marks=[LATE] * (name in FAIL) + [pytest.mark.slow] * (name in SLOW))
+    return pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in FILES])
@@ -115,7 +112,6 @@ def check_answers(told: Table, labels: set[Any]) -> None:
 FRESH = classes_in_turn(step(200, 100, 2, 4))
 
 
-@LATE
 def test_partial_fit_with_a_new_class() -> None:
     pytest.importorskip("sklearn")
     from natkal.sklearn import KalmanClassifier
@@ -131,7 +127,6 @@ def test_partial_fit_with_a_new_class() -> None:
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-9)
 
 
-@LATE
 def test_learn_one_with_a_third_class() -> None:
     pytest.importorskip("river")
     from natkal.river import KalmanClassifier
@@ -145,7 +140,6 @@ def test_learn_one_with_a_third_class() -> None:
     assert model.predict_proba_one(FRESH[0]).keys() == {"c0", "c1", "c2", "c3"}
 
 
-@LATE
 def test_one_posted_row_with_a_new_class(tmp_path: Path) -> None:
     """The server goes on learning, and the class is one of those it tells."""
     schema = tmp_path / "first.jsonl"

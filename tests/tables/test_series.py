@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+from natkal.banks.resize import resize
 from natkal.settings.options import make_options
-from natkal.tables.engine.resize import resized
 from natkal.tables.learner.architectures import Shape
 from natkal.tables.learner.choose import build, choose
 from natkal.tables.learner.tasks import make_task
@@ -41,7 +41,7 @@ def test_a_series_that_gains_a_column_keeps_its_members() -> None:
     spec = choose(make_options(), dated, task)
     small, large = (build(spec, shape, task) for shape in (dated, wider))
     with jax.enable_x64(True):
-        moved = jax.eval_shape(lambda: resized(small, small.init(), large))
+        moved = jax.eval_shape(lambda: resize(small, large, small.init()))
         fresh = jax.eval_shape(large.init)
     assert jax.tree.map(np.shape, moved) == jax.tree.map(np.shape, fresh)
 

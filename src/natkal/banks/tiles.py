@@ -208,14 +208,19 @@ class Tiled:
         return state._replace(plain=self._plain(larger), variances=state.variances * factor.astype(self.dtype))
 
     def embedded(self, state: TiledState, larger: Any, fresh: TiledState) -> TiledState:
-        """The state as one of a learner that takes more inputs or more classes; both come last."""
+        """The state as one of a learner that takes more inputs or more classes; both come last.
+
+        With more classes there may be fewer cells: the place of a cell is that of the leading bits of its hash, so
+        neighbours become one.
+        """
         own = self._gathered(state, jnp.zeros(len(state.weights), jnp.int32))
         new = larger._gathered(fresh, jnp.zeros(len(fresh.weights), jnp.int32))
-        corner = tuple(slice(0, size) for size in state.weights.shape)
+        weights, variances = _merged(state.weights, state.variances, fresh.variances)
+        corner = tuple(slice(0, size) for size in weights.shape)
         return TiledState(
             plain=larger._plain(self.inner.embedded(own, larger.inner, new)),
-            weights=fresh.weights.at[corner].set(state.weights),
-            variances=fresh.variances.at[corner].set(state.variances),
+            weights=fresh.weights.at[corner].set(weights),
+            variances=fresh.variances.at[corner].set(variances),
         )
 
     def start_path(self, state: TiledState, key: Array) -> Path:
@@ -285,6 +290,19 @@ class Tiled:
             weights=_with_cells_at(state.weights, places, after.params[CELLS]),
             variances=_with_cells_at(state.variances, places, variances),
         )
+
+
+def _merged(
+    weights: Float[Array, "m t k"], variances: Float[Array, "m t k"], prior: Float[Array, "m u l"]
+) -> tuple[Float[Array, "m u k"], Float[Array, "m u k"]]:
+    """Cells of which several are one: it knows what each was told beyond the prior, p = p0 + sum (p_i - p0)."""
+    grids, cells, outputs = weights.shape
+    if prior.shape[1] >= cells:
+        return weights, variances
+    by_place = (grids, prior.shape[1], cells // prior.shape[1], outputs)
+    known, start = (1 / variances).reshape(by_place), 1 / prior[:, :, :outputs]
+    total = start + jnp.sum(jnp.maximum(known - start[:, :, None], 0.0), axis=2)
+    return jnp.sum(known * weights.reshape(by_place), axis=2) / total, 1 / total
 
 
 def _with_cells_at(table: Float[Array, "m t k"], places: Int[Array, " m"], cells: Float[Array, "m k"]) -> Array:

@@ -9,6 +9,9 @@ import jax.numpy as jnp
 
 from natkal.typing import Array, Bool, Float
 
+Layout = tuple[tuple[str, tuple[int, ...]], ...]
+"""The name and shape of each leaf of the parameters."""
+
 
 class Prior(NamedTuple):
     """What is known before the first observation, on the flat parameter vector.
@@ -20,7 +23,7 @@ class Prior(NamedTuple):
 
     cov: Float[Array, " p"] | Float[Array, "p p"] | None
     kept: Float[Array, " p"] | Float[Array, "p p"] | None
-    layout: tuple[tuple[str, tuple[int, ...]], ...]
+    layout: Layout
 
     @property
     def size(self) -> int:
@@ -70,6 +73,13 @@ def chosen(accepted: Bool[Array, ""], update: Update, before: Any) -> Any:
     return jax.tree.map(lambda new, old: new if new is old else jnp.where(accepted, new, old), update.state, declined)
 
 
+def projected(structure: Any, state: Any, to: Any, layout: Layout) -> Any:
+    """What is known as the structure `to` keeps it, for parameters of this layout."""
+    if structure == to:
+        return state
+    return to.init(Prior(cov=structure.to_dense(state), kept=None, layout=layout))
+
+
 class Alone:
     """Defaults of a structure that is kept in one form only and cannot be made larger."""
 
@@ -80,6 +90,10 @@ class Alone:
     def recast(self, state: Any, to: Any, size: int) -> Any:
         """The state itself."""
         return state
+
+    def project(self, state: Any, to: Any, layout: Layout) -> Any:
+        """The covariance in full, as the other structure starts from it."""
+        return projected(self, state, to, layout)
 
     def embed(self, state: Any, larger: Any, places: Any) -> Any:
         """Refused."""
@@ -131,6 +145,10 @@ class Curvature(Protocol):
     def recast(self, state: Any, to: Any, size: int) -> Any:
         """The same covariance as another form of this structure keeps it."""
         return state
+
+    def project(self, state: Any, to: Any, layout: Layout) -> Any:
+        """The state as `to`, a structure for the same parameters, keeps it: itself where the two are alike."""
+        return projected(self, state, to, layout)
 
     def embed(self, state: Any, larger: Any, places: Any) -> Any:
         """The state of a larger parameter vector: `state` where it was known, the prior of `larger` elsewhere.

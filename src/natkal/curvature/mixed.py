@@ -188,6 +188,15 @@ class Mixed(Alone):
             gram=sum((alone.gram for alone in forgotten[1:]), forgotten[0].gram),
         )
 
+    def project(self, state: MixedState, to: "Mixed", layout: Layout) -> MixedState:
+        """Each part by itself."""
+        owners = self.rule(layout)
+        inner = tuple(
+            own.project(known, other, tuple(leaf for leaf, owner in zip(layout, owners, strict=True) if owner == part))
+            for part, (own, known, other) in enumerate(zip(self.curvatures, state.inner, to.curvatures, strict=True))
+        )
+        return MixedState(inner=inner, parts=state.parts)
+
     def embed(self, state: MixedState, larger: MixedState, places: Any) -> MixedState:
         """Each part in the same part of the larger vector."""
         inner = []

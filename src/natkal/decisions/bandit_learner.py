@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.banks.resize import resize
 from natkal.compiling.policy import compile_loop, run_together
 from natkal.decisions import Bandit
 from natkal.decisions.bandit_options import BanditOptions, check_bandit_options, make_bandit
 from natkal.errors import StreamError
 from natkal.storage.file import array_template, restored, state_arrays
-from natkal.tables.engine.resize import resized
 
 MAX_HELD_DECISIONS = 1_000_000
 """Decisions whose rewards may still come; the oldest are forgotten beyond."""
@@ -201,7 +201,7 @@ class BanditLearner:
         old = self.bandit
         self._build()
         with jax.enable_x64(True):
-            move = jax.jit(lambda state: resized(old.learner, state, self.bandit.learner))
+            move = jax.jit(lambda state: resize(old.learner, self.bandit.learner, state))
             self.state = self.state._replace(learner=move(self.state.learner))
 
     def with_room(self, contexts: np.ndarray) -> np.ndarray:

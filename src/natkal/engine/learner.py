@@ -141,7 +141,7 @@ class KalmanLearner:
 
     def embedded(self, state: KalmanState, larger: "KalmanLearner", fresh: KalmanState) -> KalmanState:
         """The state as one of a filter that takes more inputs or gives more outputs, whose start is `fresh`."""
-        return embedded(larger.curvature, state, fresh)
+        return embedded(self, larger, state, fresh)
 
     def in_fleet(self) -> "KalmanLearner":
         """The same learner as it is best kept when many of it run side by side under `vmap`."""

@@ -13,11 +13,15 @@ from natkal.models import Model, ravel
 from natkal.typing import Params
 
 
+def layout_of(model: Model) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The name and shape of each leaf of the parameters."""
+    leaves = jax.tree.leaves_with_path(model.params)
+    return tuple((jax.tree_util.keystr(path), tuple(np.shape(leaf))) for path, leaf in leaves)
+
+
 def make_prior(model: Model, params: Params, prior_cov: Any, *, scale: ArrayLike, kept: bool) -> Prior:
     """P_0 = `scale * prior_cov` on the flat parameter vector, in the parameters' own precision."""
-    layout = tuple(
-        (jax.tree_util.keystr(path), tuple(np.shape(leaf))) for path, leaf in jax.tree.leaves_with_path(model.params)
-    )
+    layout = layout_of(model)
     if prior_cov is None:
         return Prior(cov=None, kept=None, layout=layout)
     cov = _flat(model, prior_cov).astype(ravel(params).dtype)

@@ -50,6 +50,8 @@ def coefficients(table: TableLearner) -> Coefficients | None:
     spread = np.sqrt(noise * np.diagonal(cov)[outputs:].reshape(layer["weight"].shape))
     weights = factor * layer["weight"] / deviation[:, None]
     intercepts = shift + factor * layer["bias"] - centre @ weights
+    if state.late is not None:
+        intercepts = intercepts + np.asarray(state.late.offsets)
     deviations = np.where(np.isinf(deviation)[:, None], np.inf, factor * spread / deviation[:, None])
     slope = np.concatenate([[1.0], -centre / deviation])
     per_output = np.stack([cov[at::outputs, at::outputs] for at in range(outputs)])

@@ -5,29 +5,31 @@ has into numbers, and what it answers into what the user expects.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
 import jax
 import numpy as np
 
+from natkal.banks.resize import resize
 from natkal.banks.spec import BankSpec
 from natkal.compiling.policy import run_once
 from natkal.settings.options import Options, check_options, past_lags
 from natkal.storage.file import array_template, restored, state_arrays
 from natkal.tables.engine.loop import Feed, Loop, Pending, Progress, Row, Told
-from natkal.tables.engine.resize import resized
 from natkal.tables.engine.slots import FIRST_SLOTS, slots_for, slots_of, spread, with_slots
 from natkal.tables.engine.stages import BLOCK
 from natkal.tables.learner.architectures import Inputs, Shape
-from natkal.tables.learner.choose import build, check_spec, choose_within
+from natkal.tables.learner.choose import build, check_spec, choose_within, within_memory
 from natkal.tables.learner.past import Past
 from natkal.tables.learner.tasks import Task, make_task
 
 SHORT_BLOCK = 32
 SERIES_INPUTS = 8
 """A row of a series has no plain number beside its target and its past, and so many other inputs at most: a date."""
-_LOOPS: dict[Any, Loop] = {}
+LOOPS_KEPT = 32
+"""The compiled programs of so many kinds of tables stay in memory."""
 
 
 @runtime_checkable
@@ -93,9 +95,7 @@ class TableLearner:
         """Where the models of the keys learn, if not here."""
         self._progress: tuple[Any, list[Progress]] | None = None
         self.block = BLOCK
-        tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
-        shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
-        self.specs = choose_within(options, shapes, tasks, keyed)
+        self.specs = choose_within(options, *self._sizes(), keyed)
         """The learner of each target, chosen once for the columns and classes there are at the start."""
         self._build()
         with jax.enable_x64(True):
@@ -119,13 +119,13 @@ class TableLearner:
 
     def _build(self) -> None:
         """The loop for the features and classes there is room for; one that was compiled before is used again."""
+        options = self.options
+        self.loop = _loop(self.specs, *self._sizes(), self.limits, options.level, options.has_memory, self.block)
+
+    def _sizes(self) -> tuple[tuple[Shape, ...], tuple[Task, ...]]:
+        """The inputs there is room for, and the task with as many classes, of each target."""
         tasks = tuple(make_task(target.task, target.classes) for target in self.targets)
-        shapes = tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True))
-        asked = (self.specs, shapes, tasks, self.limits, self.options.level, self.options.has_memory, self.block)
-        if asked not in _LOOPS:
-            learners = tuple(build(*one) for one in zip(self.specs, shapes, tasks, strict=True))
-            _LOOPS[asked] = Loop(learners, tasks, self.limits, self.options.level, self.options.has_memory, self.block)
-        self.loop = _LOOPS[asked]
+        return tuple(self._shape(past, task) for past, task in zip(self.pasts, tasks, strict=True)), tasks
 
     def _shape(self, past: Past, task: Task) -> Shape:
         free = [True] * (self.room - len(self.scaled))
@@ -302,13 +302,24 @@ class TableLearner:
         self._rebuild(old)
 
     def _rebuild(self, old: Loop) -> None:
+        if self.options.bytes is not None:
+            self.specs = within_memory(self.options, self.specs, *self._sizes(), self._weights())
         self._build()
         with jax.enable_x64(True):
             move = lambda state: tuple(  # noqa: E731
-                resized(small, own, large)
+                resize(small, large, own)
                 for small, own, large in zip(old.learners, state, self.loop.learners, strict=True)
             )
             self.state = run_once(jax.vmap(move) if self.keyed else move, self.state)
+
+    def _weights(self) -> list[dict[str, float]]:
+        """The weight of each member of each target; with keys, the mean over them."""
+        found = []
+        for spec, own in zip(self.specs, self.state, strict=True):
+            by_law = np.exp(np.asarray(own.bank.log_weights))
+            weights = by_law.sum(axis=-1).reshape(-1, by_law.shape[-2]).mean(axis=0)
+            found.append(dict(zip(spec.member_names, weights.tolist(), strict=True)))
+        return found
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
@@ -400,3 +411,18 @@ class TableLearner:
         """The state from a checkpoint's arrays, which match `template`."""
         with jax.enable_x64(True):
             self.state = restored(jax.eval_shape(self.loop.init), arrays)
+
+
+@functools.lru_cache(maxsize=LOOPS_KEPT)
+def _loop(
+    specs: tuple[BankSpec, ...],
+    shapes: tuple[Shape, ...],
+    tasks: tuple[Task, ...],
+    limits: bool,
+    level: float,
+    has_memory: bool,
+    block: int,
+) -> Loop:
+    """The programs of a kind of table; those of the last ones are used again."""
+    learners = tuple(build(*one) for one in zip(specs, shapes, tasks, strict=True))
+    return Loop(learners, tasks, limits, level, has_memory, block)

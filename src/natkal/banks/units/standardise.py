@@ -10,8 +10,9 @@ import numpy as np
 from natkal.banks.bank import value_of
 from natkal.banks.mixture import Mixture
 from natkal.banks.state import BankInfo
-from natkal.banks.units import scales
+from natkal.banks.units import late_classes, scales
 from natkal.banks.units.first_rows import expected_next
+from natkal.banks.units.late_classes import LateClasses
 from natkal.banks.units.scales import FIRST_ROWS, Scale
 from natkal.families.base import Family, as_float
 from natkal.typing import Array
@@ -31,7 +32,10 @@ COUNTS_NEAR = 20.0
 
 
 class ScaledState(NamedTuple):
-    """The scales of inputs and targets, the first rows in the user's units, and the state of the bank."""
+    """The scales of inputs and targets, the first rows in the user's units, and the state of the bank.
+
+    `late` is there where classes may be known later.
+    """
 
     inputs: Any
     targets: Scale | None
@@ -39,9 +43,17 @@ class ScaledState(NamedTuple):
     first_targets: Any
     rows: Array
     bank: Any  # BankState, or () while only the scales are at work
+    late: LateClasses | None = None
 
     def __repr__(self) -> str:
         return f"ScaledState(rows={self.rows}, bank={self.bank!r})"
+
+
+class Seen(NamedTuple):
+    """What a row is seen with: the scales of inputs, and which classes are known by then."""
+
+    scales: Any
+    late: LateClasses | None
 
 
 class TargetUnits(NamedTuple):
@@ -80,7 +92,9 @@ class Standardiser:
     says for each entry of a leaf which entry's scale it takes: quantities of one unit stay comparable. `fixed_units`:
     targets keep the units of the first rows, for targets whose mean depends on what was learned, as that of rewards
     does. All of them are learned as they are, however far from the first ones: decisions depend on their mean. Only
-    a first target of another order than all other first ones is left out.
+    a first target of another order than all other first ones is left out. `late_outputs`, where above 0, is how many
+    outputs have classes that may be known later: inputs then have a field `known`, the number of known classes, and
+    members see in its place what is added to each output (`late_classes.py`).
     """
 
     example: Any
@@ -89,11 +103,12 @@ class Standardiser:
     spread: Any
     alike: Any = None
     fixed_units: bool = False
+    late_outputs: int = 0
 
     def start(self, dtype: Any) -> ScaledState:
         """The state before any row, without that of a bank."""
         shape = self.outputs.unweighted.event_shape
-        kept = lambda leaf: jnp.zeros((FIRST_ROWS, *jnp.shape(leaf)), _dtype(leaf, dtype))  # noqa: E731
+        kept = lambda leaf: _missing((FIRST_ROWS, *jnp.shape(leaf)), _dtype(leaf, dtype))  # noqa: E731
         return ScaledState(
             inputs=jax.tree.map(
                 lambda leaf, wanted: scales.start(jnp.shape(leaf), dtype) if np.any(wanted) else None,
@@ -105,6 +120,7 @@ class Standardiser:
             first_targets=jnp.full((FIRST_ROWS, *self.outputs.event_shape), jnp.nan, dtype) if self.warms_up else None,
             rows=jnp.zeros((), jnp.int32),
             bank=(),
+            late=late_classes.start(self.late_outputs, dtype) if self.late_outputs else None,
         )
 
     def standardise(self, state: ScaledState, inputs: Any, target: Array) -> tuple[ScaledState, "Standard"]:
@@ -122,11 +138,13 @@ class Standardiser:
             lambda kept, leaf: jnp.where(kept_now, kept.at[slot].set(leaf), kept), state.first_inputs, inputs
         )
         full = (rows == FIRST_ROWS) & kept_now
-        seen = self.seen(state, inputs)
-        seen = jax.lax.cond(full, lambda: self._settled(seen, first_inputs), lambda: seen)
-        scaled = self.standardised(seen, inputs)
+        found, late = self.seen(state, inputs)
+        seen = jax.lax.cond(full, lambda: self._settled(found, first_inputs), lambda: found)
+        scaled = self.standardised(Seen(seen, late), inputs)
+        if late is not None:
+            late = late_classes.counted(late, ~jnp.all(jnp.isnan(y)))
         if not self.has_units:
-            return ScaledState(seen, None, first_inputs, None, rows, ()), Standard(scaled, target, None)
+            return ScaledState(seen, None, first_inputs, None, rows, (), late), Standard(scaled, target, None)
         weighted = self.outputs.unweighted is not self.outputs
         seen_y = jnp.where(target[1] > 0, y, jnp.nan) if weighted else y
         assert state.targets is not None
@@ -151,12 +169,12 @@ class Standardiser:
                 first_targets = jnp.where(full, scales.without_lone(first_targets), first_targets)
             first = first_targets[:, 0] if weighted else first_targets
             targets = jax.lax.cond(full, lambda: scales.settle(targets, first), lambda: targets)
-        after = ScaledState(seen, targets, first_inputs, first_targets, rows, ())
+        after = ScaledState(seen, targets, first_inputs, first_targets, rows, (), late)
         return after, Standard(scaled, self._target(target, standard), units, self._growth(after, units))
 
     def standardise_again(self, state: ScaledState, inputs: Any, target: Array) -> "Standard":
         """A row in the scales as they are, which it does not change."""
-        scaled = self.standardised(state.inputs, inputs)
+        scaled = self.standardised(Seen(state.inputs, state.late), inputs)
         if not self.has_units:
             return Standard(scaled, target, None)
         units = self.target_units(state)
@@ -213,9 +231,11 @@ class Standardiser:
         """Whether the first rows are only predicted, and learned together once their scale is known."""
         return self.has_units and self.outputs.support == "real"
 
-    def seen(self, state: ScaledState, inputs: Any) -> Any:
+    def seen(self, state: ScaledState, inputs: Any) -> Seen:
         """The scales with this row in them."""
-        return self._by_leaf(lambda own, leaf: scales.observe(own, leaf), state.inputs, self._as_example(inputs))
+        late = None if state.late is None else late_classes.arrived(state.late, inputs.known)
+        found = self._by_leaf(lambda own, leaf: scales.observe(own, leaf), state.inputs, self._as_example(inputs))
+        return Seen(found, late)
 
     def _as_example(self, inputs: Any) -> Any:
         """The row with a number in the shape that the example gives it: (1,) and () are the same input."""
@@ -228,18 +248,19 @@ class Standardiser:
     def _settled(self, seen: Any, first: Any) -> Any:
         return self._by_leaf(scales.settle, seen, first)
 
-    def standardised(self, seen: Any, inputs: Any) -> Any:
+    def standardised(self, seen: Seen, inputs: Any) -> Any:
         """A row in these scales."""
         leaves, structure = jax.tree.flatten(self._as_example(inputs))
-        wanted = structure.flatten_up_to(self.scaled)
+        known, wanted = structure.flatten_up_to(seen.scales), structure.flatten_up_to(self.scaled)
         alike = [None] * len(leaves) if self.alike is None else structure.flatten_up_to(self.alike)
         done = [
-            leaf
+            _filled(leaf)
             if own is None
             else jnp.where(which, scales.standardised(_as(own, places), leaf), _filled(leaf)).astype(leaf.dtype)
-            for own, leaf, which, places in zip(structure.flatten_up_to(seen), leaves, wanted, alike, strict=True)
+            for own, leaf, which, places in zip(known, leaves, wanted, alike, strict=True)
         ]
-        return structure.unflatten(done)
+        row = structure.unflatten(done)
+        return row if seen.late is None else row._replace(known=seen.late.offsets)
 
     def _by_leaf(self, function: Any, seen: Any, inputs: Any) -> Any:
         leaves, structure = jax.tree.flatten(inputs)
@@ -321,3 +342,8 @@ def _filled(leaf: Array) -> Array:
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
     return jnp.where(jnp.isnan(leaf), 0.0, leaf)
+
+
+def _missing(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Entries that nothing was seen of: NaN, or 0 where there is none."""
+    return jnp.full(shape, jnp.nan if jnp.issubdtype(dtype, jnp.floating) else 0, dtype)

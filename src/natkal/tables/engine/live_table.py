@@ -27,8 +27,6 @@ FEW_ROWS, MANY_ROWS = 16, 1024
 """Steps of a block that is learned."""
 ASKED_ROWS = 64
 """Rows of a block that is predicted."""
-_PROGRAMS: dict[Any, "Programs"] = {}
-"""By loop and number of slots; a loop is one object for the same question (`table_learner.py`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +127,16 @@ class Programs:
         return self._ready(*arguments)
 
 
+def _programs_of(learner: TableLearner, slots: int) -> Programs:
+    """Those of a loop, which is one object for the same question, and this number of slots, the last one there was."""
+    kept: dict[int, Programs] = learner.loop.live
+    if slots not in kept:
+        made = Programs(learner)
+        kept.clear()
+        kept[slots] = made
+    return kept[slots]
+
+
 class Learned:
     """What a block of rows will have told; `wait` for it."""
 
@@ -208,8 +216,7 @@ class LiveTable:
             size = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(learner.state))
             self._programs, self._held = None, learner.state
             if size <= LARGEST_STATE_BYTES:
-                asked = (learner.loop, self._slots)
-                self._programs = _PROGRAMS.get(asked) or _PROGRAMS.setdefault(asked, Programs(learner))
+                self._programs = _programs_of(learner, self._slots)
                 pairs = zip(self._programs.targets, learner.state, strict=True)
                 self._held = tuple(target.pack(own) for target, own in pairs)
                 self._progress = learner.loop.progress(learner.state)

@@ -99,6 +99,11 @@ class Loop:
         """The programs of each target, with limits of this coverage, or without."""
         return tuple(_stages(learner, task, level) for learner, task in zip(self.learners, self.tasks, strict=True))
 
+    @functools.cached_property
+    def live(self) -> dict[int, Any]:
+        """The programs of a server, by the number of its slots (live_table.py)."""
+        return {}
+
     def progress(self, state: Any) -> list[Progress]:
         """Where each target stands; waits for what is under way."""
         return [

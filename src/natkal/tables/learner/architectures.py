@@ -19,6 +19,7 @@ import numpy as np
 
 from natkal.banks.spec import GroupSpec
 from natkal.banks.tiles import CELLS, PLAIN, Tiled, random_grids, with_cells
+from natkal.banks.units.late_classes import with_offsets
 from natkal.curvature import Curvature, blocks, dense, kronecker
 from natkal.engine import KalmanLearner
 from natkal.errors import StreamError
@@ -30,8 +31,6 @@ DENSE_UP_TO = 400
 """Parameters of a linear model that get a full covariance; a larger one, and every network, a structured one."""
 DIRECTIONS = 1_000
 """The stream of random numbers of the directions of `Waves`; those below are of the layers of networks."""
-UNKNOWN_CLASS = -1e9
-"""Log-odds of a slot that has no class yet."""
 RECURRENT = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
 NAMED_SIZES = ("mlp", "tiles", *RECURRENT)
 """Architectures whose sizes stand behind their name."""
@@ -40,7 +39,10 @@ GRIDS, MOST_CELLS = 64, 4096
 
 
 class Inputs(NamedTuple):
-    """One row as a model sees it: its numbers, and how many classes are known by now."""
+    """One row: its numbers, and how many classes are known by now (0 for numbers).
+
+    A model sees in the place of `known` what is added to each of its outputs (banks/units/late_classes.py).
+    """
 
     features: Any
     known: Any
@@ -115,7 +117,7 @@ class Layers(Architecture):
         """The network on the inputs that `mask` lets through."""
 
         def apply(params: Params, inputs: Inputs) -> Array:
-            return _known_classes(self.apply(params, inputs.features * mask), inputs.known)
+            return with_offsets(self.apply(params, inputs.features * mask), inputs.known)
 
         return static_model(apply, params, family)
 
@@ -165,7 +167,7 @@ class Tiles(Architecture):
 
         def apply(params: Params, inputs: Inputs) -> Array:
             outputs = mlp_apply(params[PLAIN], inputs.features * mask) + jnp.sum(params[CELLS], axis=0)
-            return _known_classes(outputs, inputs.known)
+            return with_offsets(outputs, inputs.known)
 
         return static_model(apply, params, family)
 
@@ -284,7 +286,7 @@ class Memory(Architecture):
         cell = RECURRENT[self.cell](self.units)
 
         def read(params: Params, state: Any, inputs: Inputs) -> Array:
-            return _known_classes(cell.readout(params, state, inputs.features * mask), inputs.known)
+            return with_offsets(cell.readout(params, state, inputs.features * mask), inputs.known)
 
         return recurrent_model(MaskedCell(cell, mask), read, params, cell.state(), family)
 
@@ -315,7 +317,7 @@ class UsersOwn(Architecture):
         own = self.apply
 
         def apply(params: Params, inputs: Inputs) -> Array:
-            return _known_classes(jnp.reshape(own(params, inputs.features * mask), (-1,)), inputs.known)
+            return with_offsets(jnp.reshape(own(params, inputs.features * mask), (-1,)), inputs.known)
 
         return static_model(apply, params, family)
 
@@ -328,12 +330,6 @@ def _drawn(seed: int, layer: int, rows: int, columns: int, fan_in: int) -> np.nd
     """Normal weights of variance 1/fan-in; row i does not depend on how many rows there are."""
     parts = [np.random.default_rng((seed, layer, row)).normal(size=columns) for row in range(rows)]
     return np.stack(parts) / np.sqrt(fan_in)
-
-
-def _known_classes(outputs: Array, known: Array) -> Array:
-    """Log-odds of classes that have not been seen are minus infinity; `known` is 0 for numbers."""
-    slots = jnp.arange(1, len(outputs) + 1)
-    return jnp.where((known == 0) | (slots < known), outputs, UNKNOWN_CLASS)
 
 
 def make_architecture(spec: GroupSpec, seed: int, shape: Shape, outputs: int) -> Architecture:

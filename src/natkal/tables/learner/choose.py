@@ -14,7 +14,7 @@ machine.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -118,6 +118,7 @@ def build(spec: BankSpec, shape: Shape, task: Task) -> Scaled:
         scaled=Inputs(mask, False),
         spread=1.0 if task.family.support == "count" else expected_spread(task.family.unweighted),
         alike=Inputs(alike, None) if shape.naive else None,
+        late_outputs=task.outputs if task.classes else 0,
     )
     return Scaled(bank=bank, units=units)
 
@@ -146,6 +147,35 @@ def choose_within(
     raise StreamError(
         f"memory: {options.memory} is too little, the smallest learner of these rows takes {readable(needed)}"
     )
+
+
+def within_memory(
+    options: Options,
+    specs: Sequence[BankSpec],
+    shapes: Sequence[Shape],
+    tasks: Sequence[Task],
+    weights: Sequence[Mapping[str, float]],
+) -> tuple[BankSpec, ...]:
+    """The members that still fit once a table has grown: those of least weight leave, the heaviest of a target never.
+
+    `weights` has those of each target's members by name.
+    """
+    left = list(specs)
+    while options.bytes is not None and (needed := bytes_of(left, shapes, tasks)) > options.bytes:
+        light = [
+            (weights[at][name], at, name)
+            for at, spec in enumerate(left)
+            for name in spec.member_names
+            if name != max(spec.member_names, key=weights[at].__getitem__)
+        ]
+        if not light:
+            raise StreamError(
+                f"memory: {options.memory} is too little for {max(shape.columns for shape in shapes)} inputs and "
+                f"{max(task.outputs for task in tasks)} outputs, the heaviest member alone takes {readable(needed)}"
+            )
+        _, at, name = min(light)
+        left[at] = left[at].without(name)
+    return tuple(left)
 
 
 def bytes_of(specs: Sequence[BankSpec], shapes: Sequence[Shape], tasks: Sequence[Task]) -> int:
