@@ -15,13 +15,14 @@ import numpy as np
 from natkal.banks.resize import resize
 from natkal.banks.spec import BankSpec
 from natkal.compiling.policy import run_once
+from natkal.errors import StreamError
 from natkal.settings.options import Options, check_options, past_lags
 from natkal.storage.file import array_template, restored, state_arrays
 from natkal.tables.engine.loop import Feed, Loop, Pending, Progress, Row, Told
 from natkal.tables.engine.slots import FIRST_SLOTS, slots_for, slots_of, spread, with_slots
 from natkal.tables.engine.stages import BLOCK
 from natkal.tables.learner.architectures import Inputs, Shape
-from natkal.tables.learner.choose import build, check_spec, choose_within, within_memory
+from natkal.tables.learner.choose import build, check_spec, choose_within, must_restart, within_memory
 from natkal.tables.learner.past import Past
 from natkal.tables.learner.tasks import Task, make_task
 
@@ -284,32 +285,43 @@ class TableLearner:
 
     def add_features(self, scaled: Sequence[bool]) -> None:
         """Room for more features, which come behind the ones there are; what was learned stays."""
-        needed = len(self.scaled) + len(scaled)
-        old = self.loop
-        self.scaled += list(scaled)
-        if needed > self.room or not all(scaled):
-            self.room = max(needed, 2 * self.room if needed > self.room else self.room)
-            self._rebuild(old)
+        wider = [*self.scaled, *scaled]
+        if len(wider) <= self.room and all(scaled):
+            self.scaled = wider
+            return
+        room = self.room if len(wider) <= self.room else max(len(wider), 2 * self.room)
+        self._grow_into(wider, room, self.targets)
 
     def add_classes(self, position: int, count: int) -> None:
         """Room for at least so many classes of a target; twice as many as there were, so that this is rare."""
         target = self.targets[position]
         if count <= target.classes:
             return
-        old = self.loop
         task = "multiclass" if target.task == "binary" else target.task
-        self.targets[position] = TargetShape(task, max(count, 2 * target.classes), target.known)
-        self._rebuild(old)
+        targets = list(self.targets)
+        targets[position] = TargetShape(task, max(count, 2 * target.classes), target.known)
+        self._grow_into(self.scaled, self.room, targets)
 
-    def _rebuild(self, old: Loop) -> None:
-        if self.options.bytes is not None:
-            self.specs = within_memory(self.options, self.specs, *self._sizes(), self._weights())
+    def _grow_into(self, scaled: list[bool], room: int, targets: list[TargetShape]) -> None:
+        """The same members for more columns and classes; nothing has changed where the memory is too little for it."""
+        before, old, sizes = (self.scaled, self.room, self.targets), self.loop, self._sizes()
+        self.scaled, self.room, self.targets = scaled, room, targets
+        shapes, tasks = self._sizes()
+        try:
+            if self.options.bytes is not None:
+                self.specs = within_memory(self.options, self.specs, shapes, tasks, self._weights())
+        except StreamError:
+            self.scaled, self.room, self.targets = before
+            raise
+        sizes = zip(*sizes, shapes, tasks, strict=True)
+        restart = [must_restart(spec, *own) for spec, own in zip(self.specs, sizes, strict=True)]
         self._build()
+
+        def move(state: Any) -> Any:
+            parts = zip(old.learners, self.loop.learners, state, restart, strict=True)
+            return tuple(resize(small, large, own, restart=again) for small, large, own, again in parts)
+
         with jax.enable_x64(True):
-            move = lambda state: tuple(  # noqa: E731
-                resize(small, large, own)
-                for small, own, large in zip(old.learners, state, self.loop.learners, strict=True)
-            )
             self.state = run_once(jax.vmap(move) if self.keyed else move, self.state)
 
     def _weights(self) -> list[dict[str, float]]:

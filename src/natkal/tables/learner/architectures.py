@@ -22,6 +22,7 @@ from natkal.banks.tiles import CELLS, PLAIN, Tiled, random_grids, with_cells
 from natkal.banks.units.late_classes import with_offsets
 from natkal.curvature import Curvature, blocks, dense, kronecker
 from natkal.engine import KalmanLearner
+from natkal.engine.growth import in_corner
 from natkal.errors import StreamError
 from natkal.families import Family
 from natkal.models import Model, cells, fan_in_prior, mlp_apply, recurrent_model, static_model
@@ -344,6 +345,18 @@ def make_architecture(spec: GroupSpec, seed: int, shape: Shape, outputs: int) ->
     if kind in RECURRENT:
         return Memory(kind, int(sizes))
     return load_users_network(spec.architecture, shape.columns, outputs)
+
+
+def grows_into(small: UsersOwn, large: UsersOwn, inputs: int, more: int) -> bool:
+    """Whether `large`, with the parameters of `small` in the corners of its own, is `small` where new inputs are 0."""
+    row = np.random.default_rng(0).normal(size=inputs)
+    try:
+        params = in_corner(*(jax.tree.map(jnp.asarray, one.start) for one in (small, large)))
+        before = np.ravel(small.apply(small.start, row))
+        after = np.ravel(large.apply(params, np.append(row, np.zeros(more))))
+    except (TypeError, ValueError):
+        return False
+    return len(after) >= len(before) and bool(np.allclose(after[: len(before)], before, rtol=1e-6, atol=1e-6))
 
 
 def load_users_network(spec: str, inputs: int, outputs: int) -> UsersOwn:

@@ -35,7 +35,14 @@ from natkal.errors import StreamError
 from natkal.families import Family
 from natkal.laws import Counted, Laws, PlugIn, Student, laws_for
 from natkal.settings.options import SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
-from natkal.tables.learner.architectures import GRIDS, NAMED_SIZES, Inputs, Shape, make_architecture
+from natkal.tables.learner.architectures import (
+    GRIDS,
+    NAMED_SIZES,
+    Inputs,
+    Shape,
+    grows_into,
+    make_architecture,
+)
 from natkal.tables.learner.tasks import Task
 
 LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0, 1e-3))
@@ -126,9 +133,26 @@ def build(spec: BankSpec, shape: Shape, task: Task) -> Scaled:
 def check_spec(spec: BankSpec, options: Options) -> None:
     """Refuse a spec, read from a file, of another model than these options name: no file names code to run."""
     named = {group.architecture for group in spec.groups}
-    known = {name for name in named if name == "linear" or name.partition(":")[0] in NAMED_SIZES}
-    if named - known - {options.model} or (options.model != "auto" and options.model not in named):
+    unknown = {name for name in named if not is_known(name)}
+    if unknown - {options.model} or (options.model != "auto" and options.model not in named):
         raise ValueError(f"specs: {', '.join(sorted(named))} is not what model {options.model} makes")
+
+
+def must_restart(spec: BankSpec, small: Shape, task: Task, large: Shape, wide: Task) -> bool:
+    """Whether nothing tells where the parameters of a network of the user's own are in the larger one."""
+    own = [group for group in spec.groups if not is_known(group.architecture)]
+    if not own:
+        return False
+    made: list[Any] = [
+        make_architecture(own[0], spec.seed, shape, of.outputs) for shape, of in ((small, task), (large, wide))
+    ]
+    with jax.enable_x64(True):
+        return not grows_into(made[0], made[1], small.columns, large.columns - small.columns)
+
+
+def is_known(architecture: str) -> bool:
+    """Whether it is one of natkal's own."""
+    return architecture == "linear" or architecture.partition(":")[0] in NAMED_SIZES
 
 
 def choose_within(
