@@ -1,0 +1,82 @@
+"""Tables that gain classes and columns: what a late class is told beforehand, and what a limit of memory lets go."""
+
+import numpy as np
+import pytest
+
+from natkal.errors import StreamError
+from natkal.settings.options import make_options
+from natkal.tables.table import TableLearner, TargetShape
+
+pytestmark = pytest.mark.float64
+LINEAR = make_options(model="linear", past="none")
+
+
+def table(count: int, classes: int, columns: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of numbers, and the score of each class, which depends on them."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(count, columns))
+    return inputs, inputs @ rng.normal(size=(columns, classes)) + rng.gumbel(size=(count, classes))
+
+
+def learn(learner: TableLearner, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Log p of each label, in blocks that end where there is no room for a class."""
+    found, first = [], 0
+    while first < len(labels):
+        beyond = labels[first:] >= learner.targets[0].classes
+        last = first + int(np.argmax(beyond)) if beyond.any() else len(labels)
+        if last == first:
+            learner.add_classes(0, int(labels[first]) + 1)
+            continue
+        rows = learner.rows(inputs[first:last], labels[first:last, None].astype(float))
+        found.append(learner.learn(rows).wait().outcomes[0].log_prob)
+        first = last
+    return np.concatenate(found)
+
+
+def test_one_stray_label_changes_little() -> None:
+    """After n rows of two classes and one of a third the next rows give the third about 1/n."""
+    count = 800
+    inputs, scores = table(count + 101, 2)
+    labels = scores.argmax(axis=1)
+    labels[count] = 2
+    learner = TableLearner(LINEAR, [True] * 4, [TargetShape("binary", 2, 2)], limits=False)
+    told = learn(learner, inputs[: count + 1], labels[: count + 1])
+    assert np.log(0.1 / count) < told[-1] < np.log(10 / count)
+    after = learner.predict(learner.rows(inputs[count + 1 :])).outcomes[0].probabilities[:, 2]
+    assert 0.1 / count < after.mean() < 10 / count
+
+
+@pytest.mark.parametrize("past", ["none", "auto"])
+def test_classes_in_turn_cost_what_classes_named_beforehand_do(past: str) -> None:
+    """Log loss from the row of the last class on: within 0.01 nats a row."""
+    count, every = 1800, 200
+    inputs, scores = table(count, 4)
+    known = np.minimum(2 + np.arange(count) // every, 4)
+    labels = np.array([scores[row, :some].argmax() for row, some in enumerate(known)])
+    order = {label: number for number, label in enumerate(dict.fromkeys(labels.tolist()))}
+    labels = np.array([order[label] for label in labels.tolist()])
+    options = make_options(model="linear", past=past)
+    losses = []
+    for target in (TargetShape("multiclass", 4, 4), TargetShape("binary", 2, 2)):
+        learner = TableLearner(options, [True] * 4, [target], limits=False)
+        losses.append(-learn(learner, inputs, labels)[2 * every :].mean())
+    assert losses[1] - losses[0] < 0.01
+
+
+def test_a_limit_of_memory_lets_members_go_when_a_table_grows() -> None:
+    """The lightest first; where not even the heaviest fits, the table stays as it was and goes on learning."""
+    options = make_options(model="linear", past="none", memory="20kB")
+    inputs, scores = table(60, 2)
+    learner = TableLearner(options, [True] * 4, [TargetShape("binary", 2, 2)], limits=False)
+    learn(learner, inputs, scores.argmax(axis=1))
+    before = dict(zip(learner.specs[0].member_names, learner._weights()[0].values(), strict=True))
+    learner.add_classes(0, 4)
+    left = learner.specs[0].member_names
+    assert 0 < len(left) < len(before)
+    assert sum(array.nbytes for array in learner.arrays().values()) <= options.bytes
+    gone = [weight for name, weight in before.items() if name not in left]
+    assert max(gone) <= min(before[name] for name in left)
+    with pytest.raises(StreamError, match="memory: 20kB is too little"):
+        learner.add_classes(0, 200)
+    assert learner.targets[0].classes == 4
+    assert np.isfinite(learn(learner, inputs, scores.argmax(axis=1))).all()
