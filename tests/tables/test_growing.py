@@ -65,7 +65,7 @@ def test_classes_in_turn_cost_what_classes_named_beforehand_do(past: str) -> Non
 
 def test_a_limit_of_memory_lets_members_go_when_a_table_grows() -> None:
     """The lightest first; where not even the heaviest fits, the table stays as it was and goes on learning."""
-    options = make_options(model="linear", past="none", memory="20kB")
+    options = make_options(model="linear", past="none", memory="8kB")
     inputs, scores = table(60, 2)
     learner = TableLearner(options, [True] * 4, [TargetShape("binary", 2, 2)], limits=False)
     learn(learner, inputs, scores.argmax(axis=1))
@@ -76,7 +76,7 @@ def test_a_limit_of_memory_lets_members_go_when_a_table_grows() -> None:
     assert sum(array.nbytes for array in learner.arrays().values()) <= options.bytes
     gone = [weight for name, weight in before.items() if name not in left]
     assert max(gone) <= min(before[name] for name in left)
-    with pytest.raises(StreamError, match="memory: 20kB is too little"):
+    with pytest.raises(StreamError, match="memory: 8kB is too little"):
         learner.add_classes(0, 200)
     assert learner.targets[0].classes == 4
     assert np.isfinite(learn(learner, inputs, scores.argmax(axis=1))).all()
