@@ -54,7 +54,7 @@ def losses(part: str, kind: str, model: str, ids: np.ndarray, inputs: np.ndarray
     for first in range(0, len(ids), BLOCK):
         part_of = slice(first, first + BLOCK)
         rows = learner.rows(inputs[part_of], targets[part_of], keys=names[part_of])
-        found.append(-learner.learn(rows, keys=names[part_of]).wait().outcomes[0].log_prob)
+        found.append(-learner.learn(rows, keys=names[part_of]).wait().targets[0].log_prob)
     return np.concatenate(found)
 
 

@@ -41,6 +41,6 @@ def member(report: Callable[[str], None]) -> dict[str, Any]:
             started = time.perf_counter()
             told = learner.learn(learner.rows(np.zeros((len(values), 0)), values[:, None])).wait()
             row[f"ms_{label}"] = 1e3 * (time.perf_counter() - started) / len(values)
-            row[label] = float(-np.mean(told.outcomes[0].log_prob))
+            row[label] = float(-np.mean(told.targets[0].log_prob))
         rows.append(row)
     return {"rows": rows}

@@ -42,7 +42,7 @@ def learned(pool: bool, workers: bool) -> tuple[np.ndarray, dict[str, np.ndarray
         if first == 32:
             here.kill(0)
             here.kill(1)
-        found.append(pending.wait().outcomes[0].log_prob)
+        found.append(pending.wait().targets[0].log_prob)
     here.kill(0)
     return np.concatenate(found), learner.arrays()
 

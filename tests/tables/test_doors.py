@@ -25,7 +25,7 @@ def test_command_line_scikit_learn_river_and_the_table_agree(tmp_path):
     values[:2, 3] = [0, 1]  # both classes are known from the second row on, and river numbers them 0 and 1
     tabular = TableLearner(make_options(**OPTIONS), [True] * 3, [TargetShape("binary", 2, 2)], limits=False)
     told = tabular.learn(tabular.rows(values[:, :3], values[:, 3:])).wait()
-    expected = told.outcomes[0].probabilities[:, 1]
+    expected = told.targets[0].probabilities[:, 1]
     path = tmp_path / "d.csv"
     path.write_text(csv_text(values))
     predictions = tmp_path / "p.csv"
@@ -54,7 +54,7 @@ def test_the_table_and_nk_auto_agree():
     options = make_options(model="linear", past="none", budget="best")
     tabular = TableLearner(options, [True] * 3, [TargetShape("binary", 2, 2)], limits=False)
     told = tabular.learn(tabular.rows(values[:, :3], values[:, 3:])).wait()
-    probability = told.outcomes[0].probabilities[np.arange(90), values[:, 3].astype(int)]
+    probability = told.targets[0].probabilities[np.arange(90), values[:, 3].astype(int)]
     params = [{"weight": jnp.zeros((3, 1)), "bias": jnp.zeros(1)}]
     model = nk.static_model(nk.mlp_apply, params, nk.families.Bernoulli())
     learner = nk.auto(model, members=LINEAR)

@@ -5,6 +5,7 @@ import pytest
 
 from natkal.errors import StreamError
 from natkal.settings.options import make_options
+from natkal.tables.learner.past import Past
 from natkal.tables.table import TableLearner, TargetShape
 
 pytestmark = pytest.mark.float64
@@ -28,7 +29,7 @@ def learn(learner: TableLearner, inputs: np.ndarray, labels: np.ndarray) -> np.n
             learner.add_classes(0, int(labels[first]) + 1)
             continue
         rows = learner.rows(inputs[first:last], labels[first:last, None].astype(float))
-        found.append(learner.learn(rows).wait().outcomes[0].log_prob)
+        found.append(learner.learn(rows).wait().targets[0].log_prob)
         first = last
     return np.concatenate(found)
 
@@ -42,7 +43,7 @@ def test_one_stray_label_changes_little() -> None:
     learner = TableLearner(LINEAR, [True] * 4, [TargetShape("binary", 2, 2)], limits=False)
     told = learn(learner, inputs[: count + 1], labels[: count + 1])
     assert np.log(0.1 / count) < told[-1] < np.log(10 / count)
-    after = learner.predict(learner.rows(inputs[count + 1 :])).outcomes[0].probabilities[:, 2]
+    after = learner.predict(learner.rows(inputs[count + 1 :])).targets[0].probabilities[:, 2]
     assert 0.1 / count < after.mean() < 10 / count
 
 
@@ -61,6 +62,13 @@ def test_classes_in_turn_cost_what_classes_named_beforehand_do(past: str) -> Non
         learner = TableLearner(options, [True] * 4, [target], limits=False)
         losses.append(-learn(learner, inputs, labels)[2 * every :].mean())
     assert losses[1] - losses[0] < 0.01
+
+
+def test_a_class_that_comes_later_is_no_number_in_the_past() -> None:
+    """Two classes are -1 and 1 there; a third one is neither, and not 3."""
+    past = Past(2, (1, 2))
+    rows = past.rows(np.array([0.0, 1.0, 2.0, 19.0, 0.0]), [])
+    np.testing.assert_array_equal(rows, [[0, 0], [-1, 0], [1, -1], [0, 1], [0, 0]])
 
 
 def test_a_limit_of_memory_lets_members_go_when_a_table_grows() -> None:

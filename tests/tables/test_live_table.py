@@ -40,4 +40,4 @@ def test_blocks_of_any_length(keyed):
     own = [*keys[:2], "never seen"] if keyed else []
     asked = live.reader().predict(numbers[:3], own)
     same = whole.predict(whole.rows(numbers[:3], keys=own), keys=own)
-    np.testing.assert_allclose(asked.outcomes[0].probabilities, same.outcomes[0].probabilities, rtol=1e-12)
+    np.testing.assert_allclose(asked.targets[0].probabilities, same.targets[0].probabilities, rtol=1e-12)

@@ -28,7 +28,7 @@ def losses(learner: TableLearner, data: tuple, edges: list[int]) -> np.ndarray:
     for first, last in itertools.pairwise(edges):
         inputs, targets, keys = (part[first:last] for part in data)
         rows = learner.rows(inputs, targets, keys=keys)
-        found.append(-learner.learn(rows, keys=keys).wait().outcomes[0].log_prob)
+        found.append(-learner.learn(rows, keys=keys).wait().targets[0].log_prob)
     return np.concatenate(found)
 
 
@@ -55,7 +55,7 @@ def test_a_population_helps_and_blocks_do_not_matter() -> None:
     np.testing.assert_array_equal(np.concatenate([before, after]), together)
     new = whole.predict(whole.rows(data[0][:5], keys=["new"] * 5), keys=["new"] * 5)
     truth = data[0][:5] @ np.array([2.0, -1.0, 0.5])
-    assert np.abs(new.outcomes[0].point - truth).max() < 4 * 0.3 * np.abs(data[0][:5]).max()
+    assert np.abs(new.targets[0].value - truth).max() < 4 * 0.3 * np.abs(data[0][:5]).max()
 
 
 def test_the_population_is_learned_at_fixed_numbers_of_rows() -> None:

@@ -42,20 +42,20 @@ def test_it_is_the_learner_on_the_same_rows():
     inputs = Inputs(values[:, :3], np.full(200, 2, np.int32))
     targets = np.column_stack([values[:, 3], np.ones(200)])
     _, info = nk.run(inner, inner.init(), inputs, targets)
-    np.testing.assert_allclose(told.outcomes[0].log_prob, info.log_prob, rtol=1e-9)
-    np.testing.assert_allclose(told.outcomes[0].probabilities[:, 1], info.prediction.mean[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(told.targets[0].log_prob, info.log_prob, rtol=1e-9)
+    np.testing.assert_allclose(told.targets[0].probabilities[:, 1], info.prediction.mean[:, 0], rtol=1e-9)
 
 
 def test_cut_anywhere_the_bits_are_the_same():
     values = table(300)
     values[::7, 0] = np.nan
     whole, cut = binary(), binary()
-    expected = learn(whole, values).outcomes[0].log_prob
+    expected = learn(whole, values).targets[0].log_prob
     rng = np.random.default_rng(0)
     pieces, first = [], 0
     while first < len(values):
         last = first + int(rng.integers(1, 60))
-        pieces.append(learn(cut, values[first:last]).outcomes[0].log_prob)
+        pieces.append(learn(cut, values[first:last]).targets[0].log_prob)
         first = last
     np.testing.assert_allclose(np.concatenate(pieces), expected, rtol=1e-12)
 
@@ -69,7 +69,7 @@ def test_models_of_keys_are_the_models_alone():
     for key in ("k0", "k7"):
         alone = binary()
         told = learn(alone, values[[name == key for name in keys]])
-        assert np.isfinite(told.outcomes[0].log_prob).all()
+        assert np.isfinite(told.targets[0].log_prob).all()
         own = together.one(together.keys[key])[0].bank.members[0]
         np.testing.assert_allclose(
             own.params[0]["weight"], alone.state[0].bank.members[0].params[0]["weight"], rtol=1e-9
@@ -85,7 +85,7 @@ def test_a_state_goes_to_disk_and_back():
     check_arrays("here", arrays, again.template())
     again.restore(arrays)
     left, right = learn(learner, values[80:]), learn(again, values[80:])
-    assert left.outcomes[0].log_prob.tobytes() == right.outcomes[0].log_prob.tobytes()
+    assert left.targets[0].log_prob.tobytes() == right.targets[0].log_prob.tobytes()
     assert same_state(learner.state, again.state)
 
 
@@ -102,9 +102,9 @@ def test_classes_and_features_that_come_later_are_learned(model):
     growing.add_features([True])
     growing.add_classes(0, 3)
     rest = growing.learn(growing.rows(inputs[60:], labels[60:, None])).wait()
-    assert np.isfinite(rest.outcomes[0].log_prob).all()
-    assert rest.outcomes[0].probabilities.shape == (60, 4)
-    late, early = rest.outcomes[0].log_prob[30:].mean(), first.outcomes[0].log_prob[:30].mean()
+    assert np.isfinite(rest.targets[0].log_prob).all()
+    assert rest.targets[0].probabilities.shape == (60, 4)
+    late, early = rest.targets[0].log_prob[30:].mean(), first.targets[0].log_prob[:30].mean()
     assert late > -1.1
     assert early > -1.5
 
@@ -122,7 +122,7 @@ def test_intervals_hold_nine_rows_of_ten(task):
     }[task]
     options = make_options(model="linear", past="none")
     learner = TableLearner(options, [True] * 2, [TargetShape(task)], limits=task == "regression")
-    outcome = learner.learn(learner.rows(inputs, y[:, None])).wait().outcomes[0]
+    outcome = learner.learn(learner.rows(inputs, y[:, None])).wait().targets[0]
     rank = outcome.rank[200:]
     assert 0.85 < np.mean((rank > 0.05) & (rank < 0.95)) < 0.96
     if task == "regression":
@@ -138,8 +138,8 @@ def test_one_wild_target_leaves_no_trace():
     learner = TableLearner(
         make_options(model="linear", past="none"), [True] * 2, [TargetShape("regression")], limits=True
     )
-    outcome = learner.learn(learner.rows(inputs, y[:, None])).wait().outcomes[0]
-    assert np.abs(outcome.point - y)[101:].mean() < 0.3
+    outcome = learner.learn(learner.rows(inputs, y[:, None])).wait().targets[0]
+    assert np.abs(outcome.value - y)[101:].mean() < 0.3
 
 
 def test_the_past_is_what_was_known():
@@ -219,6 +219,6 @@ def test_log_p_is_that_of_the_prediction_that_was_made(task):
     options = make_options(model="linear", past="none")
     learner = TableLearner(options, [True] * 3, [TargetShape(task)], limits=False)
     learner.learn(learner.rows(inputs[:30], targets[:30, None])).wait()
-    asked = learner.predict(learner.rows(inputs[30:31], targets[30:31, None])).outcomes[0].log_prob
-    told = learner.learn(learner.rows(inputs[30:31], targets[30:31, None])).wait().outcomes[0].log_prob
+    asked = learner.predict(learner.rows(inputs[30:31], targets[30:31, None])).targets[0].log_prob
+    told = learner.learn(learner.rows(inputs[30:31], targets[30:31, None])).wait().targets[0].log_prob
     np.testing.assert_allclose(told, asked, rtol=1e-9)

@@ -27,7 +27,7 @@ class Answers:
         if block.told is None:
             self._blocks.append({"": [None] * len(block.rows)})
             return
-        columns = prediction_columns(self._targets, block.told.outcomes, self._level)
+        columns = prediction_columns(self._targets, block.told.targets, self._level)
         if len(block.encoded.lines) < len(block.rows):
             place = np.searchsorted(block.rows.lines, block.encoded.lines)
             columns = {name: _spread(values, place, len(block.rows)) for name, values in columns.items()}

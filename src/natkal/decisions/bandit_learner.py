@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.banks.resize import resize
+from natkal.compiling.float64 import float64
 from natkal.compiling.policy import compile_loop, run_together
 from natkal.decisions import Bandit
 from natkal.decisions.bandit_options import BanditOptions, check_bandit_options, make_bandit
@@ -64,6 +65,7 @@ class BanditLearner:
     standardised. Columns and arms can be added; what was learned stays.
     """
 
+    @float64
     def __init__(self, options: BanditOptions, scaled: Sequence[bool], arms: Sequence[str]):
         check_bandit_options(options)
         self.options = options
@@ -76,8 +78,7 @@ class BanditLearner:
         self.decided = 0
         self.rewarded = 0
         self._build()
-        with jax.enable_x64(True):
-            self.state: Any = jax.jit(self.bandit.init)()
+        self.state: Any = jax.jit(self.bandit.init)()
 
     def _build(self) -> None:
         scaled = (*self.scaled, *[True] * (self.room - len(self.scaled)))
@@ -85,6 +86,7 @@ class BanditLearner:
 
     # -- decisions and rewards ---------------------------------------------------------------------------------------
 
+    @float64
     def decide(self, contexts: np.ndarray, available: np.ndarray | None = None) -> Told:
         """One decision for each context, all from the present state; `available` (n, arms) leaves arms out."""
         free = np.zeros((len(contexts), self.arm_room), bool)
@@ -98,36 +100,35 @@ class BanditLearner:
         parts = []
         for rows, count in self._blocks(*ahead, numbers):
             turns = np.int32(-(-count // LANES))
-            with jax.enable_x64(True):
-                told = _programs(self.bandit).decide(self.state, *rows, np.int64(self.options.seed), turns)
+            told = _programs(self.bandit).decide(self.state, *rows, np.int64(self.options.seed), turns)
             parts.append([np.asarray(part).reshape(-1, *part.shape[2:])[:count] for part in told])
         self.decided += len(contexts)
         return Told(*(np.concatenate(part)[before:] for part in zip(*parts, strict=True)))
 
+    @float64
     def learn(self, contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray) -> None:
         """Learn from rewards in their order; NaN is missing and says nothing."""
         for rows, count in self._blocks(self.with_room(contexts), np.asarray(arms, np.int32), rewards):
-            with jax.enable_x64(True):
-                self.state = _programs(self.bandit).learn(self.state, *rows, np.int32(count))
+            self.state = _programs(self.bandit).learn(self.state, *rows, np.int32(count))
         self.rewarded += int(np.sum(~np.isnan(rewards)))
 
+    @float64
     def expected(self, contexts: np.ndarray) -> np.ndarray:
         """The expected reward of every arm, (n, arms)."""
         parts = []
         for rows, count in self._blocks(self.with_room(contexts)):
-            with jax.enable_x64(True):
-                found = _programs(self.bandit).expected(self.state, *rows, np.int32(count))
+            found = _programs(self.bandit).expected(self.state, *rows, np.int32(count))
             parts.append(np.asarray(found)[:count, : len(self.arms)])
         return np.concatenate(parts)
 
+    @float64
     def replay(self, contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray) -> Valued:
         """Learn from logged decisions in their order; each is valued with what was known before it."""
         parts = []
         free = np.arange(self.arm_room) < len(self.arms)
         numbers = self.rewarded + np.cumsum(~np.isnan(rewards))
         for rows, count in self._blocks(self.with_room(contexts), np.asarray(arms, np.int32), rewards, numbers):
-            with jax.enable_x64(True):
-                self.state, told = _programs(self.bandit).replay(self.state, *rows, free, np.int32(count))
+            self.state, told = _programs(self.bandit).replay(self.state, *rows, free, np.int32(count))
             parts.append([np.asarray(part)[:count] for part in told])
         self.rewarded += int(np.sum(~np.isnan(rewards)))
         return Valued(*(np.concatenate(part) for part in zip(*parts, strict=True)))
@@ -197,12 +198,12 @@ class BanditLearner:
             self.arm_room = max(len(self.arms), 2 * self.arm_room)
             self._grow()
 
+    @float64
     def _grow(self) -> None:
         old = self.bandit
         self._build()
-        with jax.enable_x64(True):
-            move = jax.jit(lambda state: resize(old.learner, self.bandit.learner, state))
-            self.state = self.state._replace(learner=move(self.state.learner))
+        move = jax.jit(lambda state: resize(old.learner, self.bandit.learner, state))
+        self.state = self.state._replace(learner=move(self.state.learner))
 
     def with_room(self, contexts: np.ndarray) -> np.ndarray:
         """Contexts with the columns there is room for; those that they lack are missing."""
@@ -257,10 +258,10 @@ class BanditLearner:
         """Copied and pickled as plain dictionaries and NumPy arrays."""
         return _rebuilt, (self.header(), self.arrays())
 
+    @float64
     def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Name, shape and dtype of each array of a checkpoint with this header; nothing is allocated."""
-        with jax.enable_x64(True):
-            state = array_template(jax.eval_shape(self.bandit.init))
+        state = array_template(jax.eval_shape(self.bandit.init))
         return {
             **{f"state{name}": kind for name, kind in state.items()},
             "held.contexts": ((len(self.held), self.room), np.dtype("<f8")),
@@ -268,11 +269,11 @@ class BanditLearner:
             "held.probabilities": ((len(self.held),), np.dtype("<f8")),
         }
 
+    @float64
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The state from a checkpoint's arrays, which match `template`."""
         state = {name.removeprefix("state"): array for name, array in arrays.items() if name.startswith("state")}
-        with jax.enable_x64(True):
-            self.state = restored(jax.eval_shape(self.bandit.init), state)
+        self.state = restored(jax.eval_shape(self.bandit.init), state)
         for place, name in enumerate(self.held):
             self.held[name] = Held(
                 np.array(arrays["held.contexts"][place]),

@@ -126,7 +126,7 @@ class PastShape:
             width = min(self.classes, INDICATORS)
             return (values[:, None] == jnp.arange(width)[None]).astype(values.dtype).ravel()
         if self.classes == 2:
-            return jnp.nan_to_num(2.0 * values - 1.0)
+            return jnp.nan_to_num(jnp.where(values < 2, 2.0 * values - 1.0, 0.0))
         if not self.seasonal:
             return values
         return jnp.concatenate([values, means.inputs(future.place(step), future.season)])

@@ -10,11 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from natkal.compiling.float64 import float64
 from natkal.errors import StreamError
 from natkal.settings.options import Options, make_options
 from natkal.stream.live import linger
-from natkal.tables.engine.loop import Row, Told
-from natkal.tables.learner.tasks import Outcome
+from natkal.tables.engine.batch import Predictions, TableBatch, TargetPrediction
 from natkal.tables.table import TableLearner
 
 
@@ -63,28 +63,27 @@ class PortableLearner(TableLearner):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (self.options, self.header(), self.arrays())
 
-    def predict_rows(self, rows: Row, level: float | None = None) -> Outcome:
+    def predict_rows(self, rows: TableBatch, level: float | None = None) -> TargetPrediction:
         """The predictions for some rows. A model with memory takes them as what comes next, and forgets them."""
         before = self.state
         told = self.predict(rows, level=level)
         self.state = before
-        return told.outcomes[0]
+        return told.targets[0]
 
-    def predict_row(self, learned: Row | None, asked: Row) -> Outcome:
+    @float64
+    def predict_row(self, learned: TableBatch | None, asked: TableBatch) -> TargetPrediction:
         """The prediction for one row, after one more row was learned where one is given: one call for both."""
-        with jax.enable_x64(True):
-            told: Told
-            if learned is None:
-                told = self.loop.predict_row(self.state, _only(asked))
-            else:
-                self.state, told = self.loop.learn_then_predict(self.state, _only(learned), _only(asked))
-        linger(told.members)
-        return jax.tree.map(np.asarray, told.outcomes[0])
+        told: Predictions
+        if learned is None:
+            told = self.loop.predict_row(self.state, self._only(asked))
+        else:
+            self.state, told = self.loop.learn_then_predict(self.state, self._only(learned), self._only(asked))
+        linger(told.weights)
+        return jax.tree.map(np.asarray, told.targets[0])
 
-
-def _only(rows: Row) -> Row:
-    """The only row of these."""
-    return jax.tree.map(lambda leaf: leaf[0], rows)
+    def _only(self, rows: TableBatch) -> Any:
+        """The only row of these."""
+        return jax.tree.map(lambda leaf: leaf[0], self.loop.arranged(rows))
 
 
 def _rebuilt(options: Options, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PortableLearner:

@@ -9,8 +9,7 @@ import pandas as pd
 from river import base
 
 from natkal.integrations.estimator_core import PortableLearner, options_of
-from natkal.tables.engine.loop import Row
-from natkal.tables.learner.tasks import Outcome
+from natkal.tables.engine.batch import TableBatch, TargetPrediction
 from natkal.tables.table import TargetShape
 
 MAX_WAITING_ROWS = 256
@@ -78,7 +77,7 @@ class KalmanEstimator(base.Estimator):
             assert self._table is not None
             self._table.learn(self._waiting_rows())
 
-    def _waiting_rows(self) -> Row:
+    def _waiting_rows(self) -> TableBatch:
         assert self._table is not None
         numbers, targets, weights = zip(*self._waiting, strict=True)
         self._waiting = []
@@ -100,7 +99,7 @@ class KalmanEstimator(base.Estimator):
 
     # -- predictions ---------------------------------------------------------------------------------------------------
 
-    def _predict_row(self, x: Mapping[Any, Any]) -> Outcome | None:
+    def _predict_row(self, x: Mapping[Any, Any]) -> TargetPrediction | None:
         """What is predicted for one row; None before anything was learned."""
         if self._table is None:
             return None
@@ -111,7 +110,7 @@ class KalmanEstimator(base.Estimator):
         self._settle()
         return self._table.predict_row(learned, self._table.rows(asked))
 
-    def _predict_rows(self, X: pd.DataFrame) -> Outcome | None:
+    def _predict_rows(self, X: pd.DataFrame) -> TargetPrediction | None:
         """What is predicted for the rows of a frame; None before anything was learned."""
         if self._table is None:
             return None

@@ -57,13 +57,13 @@ class KalmanRegressor(KalmanEstimator, base.MiniBatchRegressor):
     def predict_one(self, x: dict, with_dist: bool = False) -> Any:
         """The expected target, or with `with_dist` a normal law: noise and what is not known of the parameters."""
         found = self._predict_row(x)
-        mean, spread = (0.0, math.inf) if found is None else (float(found.point), float(found.spread))
+        mean, spread = (0.0, math.inf) if found is None else (float(found.value), float(found.spread))
         return proba.Gaussian._from_state(n=1, m=mean, var=spread**2, ddof=0) if with_dist else mean
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
         """The expected target of each row."""
         found = self._predict_rows(X)
-        return pd.Series(np.zeros(len(X)) if found is None else found.point, index=X.index)
+        return pd.Series(np.zeros(len(X)) if found is None else found.value, index=X.index)
 
 
 class KalmanClassifier(KalmanEstimator, base.MiniBatchClassifier):

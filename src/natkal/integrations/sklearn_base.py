@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
 from natkal.integrations.estimator_core import PortableLearner, options_of
 from natkal.integrations.frame_columns import FrameColumns, has_other_than_numbers
 from natkal.tables.coefficients import Coefficients, coefficients
-from natkal.tables.learner.tasks import Outcome
+from natkal.tables.engine.batch import TargetPrediction
 from natkal.tables.table import TargetShape
 
 FEW_ROWS, FEW_ROWS_PASSES = 20_000, 3
@@ -140,7 +140,7 @@ class KalmanEstimator(BaseEstimator):
 
     # -- predictions ---------------------------------------------------------------------------------------------------
 
-    def _outcome(self, X: Any, level: float | None = None) -> Outcome:
+    def _outcome(self, X: Any, level: float | None = None) -> TargetPrediction:
         """What is predicted for each row."""
         check_is_fitted(self, "_table")
         return self._table.predict_rows(self._table.rows(self._rows(X, reset=False)), level)

@@ -131,7 +131,7 @@ class _Regressor(RegressorMixin, KalmanEstimator):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The expected target of each row; with `return_std`, also its standard deviation: noise and parameters."""
         outcome = self._outcome(X)
-        return (outcome.point, outcome.spread) if return_std else outcome.point
+        return (outcome.value, outcome.spread) if return_std else outcome.value
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Lower and upper end, (n, 2), of an interval that should hold this share of the targets: two quantiles."""

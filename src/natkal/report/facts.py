@@ -11,7 +11,7 @@ import numpy as np
 from natkal.compiling.policy import run_once
 from natkal.runs.metrics import TargetMetrics
 from natkal.runs.session import Session
-from natkal.tables.engine.loop import Row
+from natkal.tables.engine.batch import TableBatch
 from natkal.tables.schema.times import seconds
 from natkal.tables.table import TableLearner
 
@@ -143,7 +143,7 @@ def relevance(session: Session) -> dict[str, float]:
     def loss(numbers: np.ndarray) -> float:
         rows = _with_past(session.learner, numbers, observed)
         told = session.learner.predict(rows, limits=False)
-        return float(-np.nanmean(told.outcomes[0].log_prob[skipped:]))
+        return float(-np.nanmean(told.targets[0].log_prob[skipped:]))
 
     usual = loss(inputs)
     order = np.random.default_rng(0).permutation(count)
@@ -156,7 +156,7 @@ def relevance(session: Session) -> dict[str, float]:
     return dict(sorted(lost.items(), key=lambda entry: -entry[1]))
 
 
-def _with_past(learner: TableLearner, numbers: np.ndarray, observed: np.ndarray) -> Row:
+def _with_past(learner: TableLearner, numbers: np.ndarray, observed: np.ndarray) -> TableBatch:
     """Rows with the targets of the rows before each as its past; the learner's own past stays as it is."""
     kept = learner.pasts, learner.known
     learner.pasts, learner.known = copy.deepcopy(kept)

@@ -1,11 +1,10 @@
 """Blocks of encoded rows: parts of them, several as one, room for more columns."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from natkal.tables.encode.encoder import Encoded
-from natkal.tables.engine.loop import Row
 from natkal.tables.table import TableLearner
 
 
@@ -25,16 +24,6 @@ def by_classes(encoded: Encoded, learner: TableLearner, add_classes: Callable[[i
             for position in np.flatnonzero(beyond[last - first]):
                 add_classes(int(position), int(encoded.targets[last, position]) + 1)
         first = last
-
-
-def stacked(rows: Sequence[Row]) -> Row:
-    """Single rows as one block."""
-    return Row(
-        tuple(np.stack([row.numbers[at] for row in rows]) for at in range(len(rows[0].numbers))),
-        np.stack([row.known for row in rows]),
-        np.stack([row.targets for row in rows]),
-        np.array([row.weight for row in rows], float),
-    )
 
 
 def rows_of(encoded: Encoded, rows: slice | np.ndarray) -> Encoded:

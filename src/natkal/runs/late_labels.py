@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from natkal.runs.blocks import rows_of, stacked, wider
+from natkal.runs.blocks import rows_of, wider
 from natkal.tables.encode.encoder import Encoded
-from natkal.tables.engine.loop import Row
+from natkal.tables.engine.batch import TableBatch, interleaved, stacked
 from natkal.tables.schema.rows import Rows
 
 if TYPE_CHECKING:
@@ -16,32 +16,32 @@ MAX_HELD_ROWS = 100_000
 """How many rows wait for a label that comes later under their id; the oldest give way."""
 
 
-def delayed(session: "Session", encoded: Encoded) -> tuple[Row, Row, np.ndarray | None]:
+def delayed(session: "Session", encoded: Encoded) -> TableBatch:
     """The rows, each with the past that is known by then, and with each of them the row `label_delay` before it.
 
     That row is of whatever key; it counts for nothing as long as there is none.
     """
     keyed = session.schema.key is not None
-    rows, arrived, slots = [], [], []
+    rows, arrived = [], []
     for at in range(len(encoded.inputs)):
         keys = encoded.keys[at : at + 1]
-        block = session.learner.rows(
+        one = session.learner.rows(
             encoded.inputs[at : at + 1], encoded.targets[at : at + 1], keys=keys, tell_past=False
         )
-        one = Row(tuple(part[0] for part in block.numbers), block.known[0], block.targets[0], block.weight[0])
+        if keyed:
+            one = one._replace(slot=np.array([session.learner.slot(keys[0])], np.int32))
         rows.append(one)
-        session.queue.append((one, session.learner.slot(keys[0]) if keyed else 0))
+        session.queue.append(one)
         if len(session.queue) > session.settings.label_delay:
-            late, slot = session.queue.popleft()
-            key = list(session.learner.keys)[slot] if keyed else ""
-            for position, value in enumerate(late.targets):
+            late = session.queue.popleft()
+            key = list(session.learner.keys)[int(late.slot[0])] if late.slot is not None else ""
+            for position, value in enumerate(late.targets[0]):
                 if value == value:
                     session.learner.know(position, float(value), key)
         else:
-            late, slot = one._replace(targets=np.full_like(one.targets, np.nan), weight=0.0), 0
+            late = one.unlabelled()._replace(weight=np.zeros(1))
         arrived.append(late)
-        slots.append(slot)
-    return stacked(rows), stacked(arrived), np.array(slots, np.int32) if keyed else None
+    return interleaved(stacked(rows), stacked(arrived))
 
 
 def match_ids(session: "Session", rows: Rows, encoded: Encoded) -> Encoded:

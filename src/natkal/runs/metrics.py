@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natkal.runs import class_scores
-from natkal.tables.learner.tasks import Outcome, point_of
+from natkal.tables.engine.batch import TargetPrediction
+from natkal.tables.learner.tasks import point_of
 from natkal.tables.schema.infer import Target
 from natkal.tables.schema.times import moment_at
 
@@ -54,7 +55,7 @@ def written(name: str, value: int | float) -> str:
     return moment_at(value).isoformat() if name == "time" else repr(value)
 
 
-def record(target: Target, outcome: Outcome, observed: np.ndarray) -> Record:
+def record(target: Target, outcome: TargetPrediction, observed: np.ndarray) -> Record:
     """The columns of some rows of one target."""
     guess = point_of(target.task, outcome)
     spread = np.asarray(outcome.spread)

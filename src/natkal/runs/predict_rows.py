@@ -13,7 +13,7 @@ from natkal.runs.predictions import PredictionFormat
 from natkal.runs.session import Session
 from natkal.settings.settings import Counts
 from natkal.tables.encode.encoder import Encoded, Encoder
-from natkal.tables.engine.loop import Told
+from natkal.tables.engine.batch import Predictions
 from natkal.tables.learner.tasks import LEVEL
 from natkal.tables.schema.infer import Target
 from natkal.tables.schema.rows import Rows
@@ -27,7 +27,7 @@ class Predicted(NamedTuple):
 
     rows: Rows
     encoded: Encoded
-    told: Told | None
+    told: Predictions | None
     targets: tuple[Target, ...]
 
 
@@ -94,7 +94,7 @@ def predict_rows(
             rejected.write("".join(json.dumps(reject._asdict()) + "\n" for reject in encoded.rejects))
         if told is None:
             continue
-        text = form.write(encoded.lines, targets, told.outcomes, encoded.targets)
+        text = form.write(encoded.lines, targets, told.targets, encoded.targets)
         if output is None:
             lines.append(text)
         else:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from natkal.tables.learner.tasks import Outcome, point_of
+from natkal.tables.engine.batch import TargetPrediction
+from natkal.tables.learner.tasks import point_of
 from natkal.tables.schema.infer import Target
 
 OTHER = "other"
@@ -51,7 +52,7 @@ class PredictionFormat:
         self,
         lines: np.ndarray,
         targets: Sequence[Target],
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[TargetPrediction],
         observed: np.ndarray,
         partition: int | None = None,
     ) -> str:
@@ -90,7 +91,7 @@ class PredictionFormat:
 
 
 def prediction_columns(
-    targets: Sequence[Target], outcomes: Sequence[Outcome], level: float
+    targets: Sequence[Target], outcomes: Sequence[TargetPrediction], level: float
 ) -> dict[str, np.ndarray | list[str]]:
     """The predictions of some rows as columns: the value to bet on, and its limits or the probability of each class."""
     columns: dict[str, np.ndarray | list[str]] = {}

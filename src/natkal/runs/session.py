@@ -14,7 +14,7 @@ from natkal.reading.first_rows import look
 from natkal.reading.kafka.address import is_kafka
 from natkal.reading.source import STDIN, RowSource
 from natkal.runs import checkpoint, snapshot
-from natkal.runs.blocks import by_classes, rows_of, stacked, wider
+from natkal.runs.blocks import by_classes, rows_of, wider
 from natkal.runs.folder import chain, take_over
 from natkal.runs.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
 from natkal.runs.late_labels import delayed, match_ids
@@ -26,7 +26,7 @@ from natkal.runs.rejects import check_count, count_reasons, warnings
 from natkal.runs.topics import open_topics
 from natkal.settings.settings import Counts, Settings
 from natkal.tables.encode.encoder import Encoded, Encoder
-from natkal.tables.engine.loop import Pending, Row, Told
+from natkal.tables.engine.batch import Pending, Predictions, TableBatch, interleaved, stacked
 from natkal.tables.schema.infer import Schema, Target
 from natkal.tables.schema.rows import Position, Reject, Rows
 from natkal.tables.table import TableLearner
@@ -51,7 +51,7 @@ class Session:
         """Whether the files were read to their end."""
         self.offsets: dict[str, int] = {}
         """The next message of each partition, where rows come from a log."""
-        self.queue: deque[tuple[Row, int]] = deque()
+        self.queue: deque[TableBatch] = deque()
         """Rows whose label has not come yet, with the slot of their model."""
         self.sequences: dict[str, str] = {}
         """The sequence that each key's last row belonged to (under "" where there are no keys)."""
@@ -272,8 +272,7 @@ class Session:
             rows = self.learner.rows(encoded.inputs, encoded.targets, keys=encoded.keys)
             pending = self.learner.learn(rows, keys=encoded.keys, resets=resets)
         else:
-            rows, late, late_slots = delayed(self, encoded)
-            pending = self.learner.learn(rows, keys=encoded.keys, late=late, late_slots=late_slots)
+            pending = self.learner.learn(delayed(self, encoded))
         self._pending.append((pending, encoded, targets, of))
 
     def _settle(self) -> None:
@@ -281,7 +280,7 @@ class Session:
         pending, block, targets, rows = self._pending.popleft()
         told = pending.wait()
         if "predictions" in self.outputs and not rows.labels:
-            text = self.format.write(block.lines, targets, told.outcomes, block.targets, rows.partition)
+            text = self.format.write(block.lines, targets, told.targets, block.targets, rows.partition)
             self.outputs["predictions"].write_rows(text, rows, block.lines)
         self.score(block.inputs, block.targets, targets, told, block.times)
 
@@ -290,7 +289,7 @@ class Session:
         inputs: np.ndarray,
         observed: np.ndarray,
         targets: tuple[Target, ...],
-        told: Told,
+        told: Predictions,
         times: np.ndarray | None = None,
     ) -> None:
         """Count what was told of some rows, window by window; `targets` as they were known then."""
@@ -298,9 +297,9 @@ class Session:
         self.recent_inputs = recent[-RECENT:]
         columns = [
             np.stack(record(target, outcome, observed[:, position]), axis=1)
-            for position, (target, outcome) in enumerate(zip(targets, told.outcomes, strict=True))
+            for position, (target, outcome) in enumerate(zip(targets, told.targets, strict=True))
         ]
-        members = told.members[:, : len(self.metrics.members)]
+        members = np.column_stack([told.weights, told.effective_rows])[:, : len(self.metrics.members)]
         moments = np.full(len(inputs), np.nan) if times is None else times
         table = np.concatenate([*columns, moments[:, None], members], axis=1)
         for part, target in zip(self.metrics.parts, targets, strict=True):
@@ -358,13 +357,9 @@ class Session:
         """The end: labels still under way arrive, and the last window is written as far as it goes."""
         self._settle_all()
         if self.queue:
-            late = stacked([row for row, _ in self.queue])
-            slots = np.array([slot for _, slot in self.queue], np.int32)
-            keyed = self.schema.key is not None
-            idle = late._replace(targets=np.full_like(late.targets, np.nan))
+            late = stacked([*self.queue])
             self.queue.clear()
-            keys = [list(self.learner.keys)[slot] for slot in slots] if keyed else ()
-            self.learner.learn(idle, keys=keys, late=late, late_slots=slots if keyed else None).wait()
+            self.learner.learn(interleaved(late.unlabelled(), late)).wait()
         self.save()
         figures = self.metrics.close()
         if figures is not None:

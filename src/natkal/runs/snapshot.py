@@ -19,7 +19,7 @@ from natkal.settings.options import check_options
 from natkal.settings.settings import Counts, Settings
 from natkal.storage.file import StorageError, check_arrays
 from natkal.tables.encode.encoder import Encoder
-from natkal.tables.engine.loop import Row
+from natkal.tables.engine.batch import TableBatch, stacked
 from natkal.tables.learner.architectures import NAMED_SIZES
 from natkal.tables.schema.infer import Schema
 from natkal.tables.schema.rows import Position
@@ -51,7 +51,7 @@ class Kept(NamedTuple):
     ended: bool
     offsets: dict[str, int]
     sequences: dict[str, str]
-    queue: deque[tuple[Row, int]]
+    queue: deque[TableBatch]
     held: OrderedDict[str, np.ndarray]
     early: OrderedDict[str, np.ndarray]
     recent_inputs: np.ndarray
@@ -80,7 +80,7 @@ def header(session: "Session") -> dict[str, Any]:
         "sequences": session.sequences,
         "held": list(session.held),
         "early": list(session.early),
-        "queued": [slot for _, slot in session.queue],
+        "queued": [0 if row.slot is None else int(row.slot[0]) for row in session.queue],
         "members": session.metrics.members,
         "predicted": session.format.classes,
         "clock": session.clock.state(),
@@ -279,7 +279,7 @@ def _template(
         "recent_inputs": ((rows["recent_inputs"], encoder.width), F8),
         "held": ((held, learner.past_columns + encoder.width), F8),
         "early": ((early, len(encoder.schema.targets)), F8),
-        "queue": ((queued, _queue_width(learner)), F8),
+        "queue": ((queued, sum(_queue_widths(learner))), F8),
         **learner.template(),
     }
     for position, part in enumerate(metrics.parts):
@@ -292,25 +292,29 @@ def _template(
     return template
 
 
-def _queue_width(learner: TableLearner) -> int:
+def _queue_widths(learner: TableLearner) -> list[int]:
     targets = len(learner.targets)
-    return sum(past.columns + learner.room for past in learner.pasts) + 2 * targets + 1
+    return [len(learner.scaled), *(past.columns for past in learner.pasts), targets, targets, 1]
 
 
 def _packed(session: "Session") -> np.ndarray:
     """The rows that wait for their label, each as one row of numbers."""
-    rows = [np.concatenate([*row.numbers, row.known, row.targets, [row.weight]]) for row, _ in session.queue]
-    return np.stack(rows) if rows else np.zeros((0, _queue_width(session.learner)))
+    widths = _queue_widths(session.learner)
+    if not session.queue:
+        return np.zeros((0, sum(widths)))
+    rows = stacked([*session.queue])
+    inputs = np.pad(rows.inputs, ((0, 0), (0, widths[0] - rows.inputs.shape[1])), constant_values=np.nan)
+    return np.concatenate([inputs, *rows.past, rows.known, rows.targets, rows.weight[:, None]], axis=1)
 
 
-def _unpacked(learner: TableLearner, table: np.ndarray, slots: list[int]) -> deque[tuple[Row, int]]:
+def _unpacked(learner: TableLearner, table: np.ndarray, slots: list[int]) -> deque[TableBatch]:
     """The inverse of `_packed`."""
-    widths = [past.columns + learner.room for past in learner.pasts]
-    edges = np.cumsum([*widths, len(learner.targets), len(learner.targets)])
-    queue: deque[tuple[Row, int]] = deque()
-    for row, slot in zip(table, slots, strict=True):
-        *numbers, known, targets, weight = np.split(row, edges)
-        queue.append((Row(tuple(numbers), known.astype(np.int32), targets, float(weight[0])), slot))
+    edges = np.cumsum(_queue_widths(learner))[:-1]
+    queue: deque[TableBatch] = deque()
+    for row, slot in zip(table[:, None], slots, strict=True):
+        inputs, *past, known, targets, weight = np.split(row, edges, axis=1)
+        own = np.array([slot], np.int32) if learner.keyed else None
+        queue.append(TableBatch(inputs, tuple(past), known.astype(np.int32), targets, weight[:, 0], own))
     return queue
 
 

@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 
 from natkal.serve.rows import Refused
-from natkal.tables.engine.loop import Told
-from natkal.tables.learner.tasks import Outcome, point_of
+from natkal.tables.engine.batch import Predictions, TargetPrediction
+from natkal.tables.learner.tasks import point_of
 from natkal.tables.schema.infer import Schema, Target
 
 
-def predictions(targets: Sequence[Target], told: Told) -> list[dict[str, Any]]:
+def predictions(targets: Sequence[Target], told: Predictions) -> list[dict[str, Any]]:
     """One object for each row: of the only target, or one by name for each of several."""
-    parts = [_of_target(target, outcome) for target, outcome in zip(targets, told.outcomes, strict=True)]
+    parts = [_of_target(target, outcome) for target, outcome in zip(targets, told.targets, strict=True)]
     if len(parts) == 1:
         return parts[0]
     names = [target.name for target in targets]
     return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
 
 
-def _of_target(target: Target, outcome: Outcome) -> list[dict[str, Any]]:
+def _of_target(target: Target, outcome: TargetPrediction) -> list[dict[str, Any]]:
     if target.classes:
         shown = outcome.probabilities[:, : len(target.classes)]
         names = target.classes[: shown.shape[1]]
@@ -35,7 +35,7 @@ def _of_target(target: Target, outcome: Outcome) -> list[dict[str, Any]]:
             {"prediction": names[number], "probabilities": dict(zip(names, row, strict=True))}
             for number, row in zip(best, shown.tolist(), strict=True)
         ]
-    columns = (outcome.point.tolist(), outcome.low.tolist(), outcome.high.tolist())
+    columns = (outcome.value.tolist(), outcome.low.tolist(), outcome.high.tolist())
     return [{"prediction": point, "low": low, "high": high} for point, low, high in zip(*columns, strict=True)]
 
 
@@ -74,10 +74,10 @@ def rows_of_tensors(schema: Schema, body: Any, most: int) -> list[dict[str, Any]
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 
-def tensors_of(name: str, targets: Sequence[Target], told: Told, request_id: Any) -> dict[str, Any]:
+def tensors_of(name: str, targets: Sequence[Target], told: Predictions, request_id: Any) -> dict[str, Any]:
     """The answer of the inference protocol."""
     outputs = []
-    for target, outcome in zip(targets, told.outcomes, strict=True):
+    for target, outcome in zip(targets, told.targets, strict=True):
         prefix = f"{target.name}." if len(targets) > 1 else ""
         point = point_of(target.task, outcome)
         if target.classes:

@@ -7,7 +7,7 @@ import numpy as np
 
 from natkal.runs.outputs import Output
 from natkal.serve.requests import Request
-from natkal.tables.engine.loop import Told
+from natkal.tables.engine.batch import Predictions
 from natkal.tables.schema.infer import Schema, Target
 
 Log = Callable[[list[Request]], None]
@@ -37,7 +37,7 @@ class Served(Protocol):
         """Use the requests in their order; each has an answer or a refusal afterwards."""
         ...
 
-    def predict(self, rows: list[dict[str, Any]]) -> tuple[tuple[Target, ...], Told]:
+    def predict(self, rows: list[dict[str, Any]]) -> tuple[tuple[Target, ...], Predictions]:
         """Predictions from the last whole state; nothing is kept. From any thread."""
         ...
 

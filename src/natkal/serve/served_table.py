@@ -16,8 +16,8 @@ from natkal.serve.figures import Alarms, Series, session_facts
 from natkal.serve.requests import LEARN, PREDICT, PREDICT_LEARN, Limits, Request
 from natkal.serve.served import Log
 from natkal.serve.work import Block, Work, told_of
+from natkal.tables.engine.batch import Predictions
 from natkal.tables.engine.live_table import Reader
-from natkal.tables.engine.loop import Told
 from natkal.tables.schema.infer import Schema, Target
 
 SCORE_ROWS = 512
@@ -51,7 +51,7 @@ class ServedTable:
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
-    def predict(self, rows: list[dict[str, Any]]) -> tuple[tuple[Target, ...], Told]:
+    def predict(self, rows: list[dict[str, Any]]) -> tuple[tuple[Target, ...], Predictions]:
         """Predictions from the last whole state; nothing is kept."""
         columns, view = self.work.columns, self.view
         encoded = columns.encode(rows, targets=False, grow=False)
@@ -143,13 +143,15 @@ class ServedTable:
         if not self._unscored_rows or (self._unscored_rows < SCORE_ROWS and not all_of_them):
             return
         for blocks in _alike(self._unscored):
-            told: Told = jax.tree.map(lambda *leaves: np.concatenate(leaves), *[told_of(block) for block in blocks])
+            told: Predictions = jax.tree.map(
+                lambda *leaves: np.concatenate(leaves), *[told_of(block) for block in blocks]
+            )
             inputs = np.concatenate([block.inputs for block in blocks])
             observed = np.concatenate([block.observed for block in blocks])
             targets = blocks[-1].targets
             self.session.score(inputs, observed, targets, told)
-            self.alarms.add(record(targets[0], told.outcomes[0], observed[:, 0]), self.session.metrics.row)
-            self._members = told.members[-1]
+            self.alarms.add(record(targets[0], told.targets[0], observed[:, 0]), self.session.metrics.row)
+            self._members = np.append(told.weights[-1], told.effective_rows[-1])
         self._unscored.clear()
         self._unscored_rows = 0
 

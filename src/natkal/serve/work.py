@@ -14,8 +14,8 @@ from natkal.serve import answers
 from natkal.serve.requests import LEARN, PREDICT, Limits, Request, check_names
 from natkal.serve.rows import Refused, read_id
 from natkal.tables.encode.encoder import Encoded
+from natkal.tables.engine.batch import Predictions
 from natkal.tables.engine.live_table import LiveTable
-from natkal.tables.engine.loop import Told
 from natkal.tables.schema.infer import Target
 from natkal.tables.schema.rows import Position, Rows
 
@@ -235,13 +235,13 @@ class Work:
             last = first + len(part.inputs)
             for at in range(first, last) if held else ():
                 if at in held:
-                    self._put_past(rows.numbers, at - first, held[at])
+                    self._put_past(rows.past, at - first, held[at])
             resets = session.resets(part) if self.columns.sequence else None
             learned = self.table.learn(rows, keys=part.keys, resets=resets)
             for at in range(first, last) if ids else ():
                 name = ids[at]
                 if name is not None and not labelled[at]:
-                    self._hold(name, rows.numbers, at - first, part.inputs)
+                    self._hold(name, rows.past, at - first, part.inputs)
             blocks.append(Block(part.inputs, part.targets, self.known_targets, learned))
             first = last
         blocks[-1].requests = requests
@@ -295,7 +295,7 @@ class Block:
     def __init__(self, inputs: np.ndarray, observed: np.ndarray, targets: tuple[Target, ...], learned: Any):
         self.inputs, self.observed, self.targets = inputs, observed, targets
         self._learned = learned
-        self.told: Told | None = None
+        self.told: Predictions | None = None
         self.requests: list[Request] = []
         self.before: list[Block] = []
         self.row = 0
@@ -324,7 +324,7 @@ class Block:
             first = last
 
 
-def told_of(block: Block) -> Told:
+def told_of(block: Block) -> Predictions:
     """What a block told."""
     assert block.told is not None
     return block.told

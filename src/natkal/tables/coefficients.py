@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from natkal.banks.units import scales
+from natkal.compiling.float64 import float64
 from natkal.tables.table import TableLearner
 
 
@@ -28,6 +29,7 @@ class Coefficients(NamedTuple):
     intercept_deviations: np.ndarray
 
 
+@float64
 def coefficients(table: TableLearner) -> Coefficients | None:
     """Those of the first target; None where the model is not linear or several filters are mixed."""
     learner = table.loop.learners[0]
@@ -35,11 +37,10 @@ def coefficients(table: TableLearner) -> Coefficients | None:
     linear = table.options.model in ("auto", "linear")
     if table.keyed or not (table.options.single and linear):
         return None
-    with jax.enable_x64(True):
-        layer = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.bank.members[0].params[0])
-        cov = np.asarray(learner.covariance(state))
-        centre, deviation = _input_units(table, state)
-        location, scale = (0.0, 1.0) if state.targets is None else map(float, learner.units.target_units(state)[:2])
+    layer = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.bank.members[0].params[0])
+    cov = np.asarray(learner.covariance(state))
+    centre, deviation = _input_units(table, state)
+    location, scale = (0.0, 1.0) if state.targets is None else map(float, learner.units.target_units(state)[:2])
     support = learner.outputs.support
     factor = scale if support == "real" else 1.0
     shift = np.log(scale) if support == "count" else location

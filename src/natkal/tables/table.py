@@ -14,11 +14,13 @@ import numpy as np
 
 from natkal.banks.resize import resize
 from natkal.banks.spec import BankSpec
+from natkal.compiling.float64 import float64
 from natkal.compiling.policy import run_once
 from natkal.errors import StreamError
 from natkal.settings.options import Options, check_options, past_lags
 from natkal.storage.file import array_template, restored, state_arrays
-from natkal.tables.engine.loop import Feed, Loop, Pending, Progress, Row, Told
+from natkal.tables.engine.batch import Pending, Predictions, TableBatch
+from natkal.tables.engine.loop import Loop, Progress
 from natkal.tables.engine.slots import FIRST_SLOTS, slots_for, slots_of, spread, with_slots
 from natkal.tables.engine.stages import BLOCK
 from natkal.tables.learner.architectures import Inputs, Shape
@@ -37,7 +39,7 @@ LOOPS_KEPT = 32
 class Elsewhere(Protocol):
     """Another place in which the models of a table's keys learn."""
 
-    def run(self, feed: Feed) -> Pending:
+    def run(self, batch: TableBatch) -> Pending:
         """Predict each row, then learn it."""
         ...
 
@@ -66,6 +68,7 @@ class TableLearner:
     intervals are computed with each prediction. `in_order`: whether rows are learned in the order in which they come.
     """
 
+    @float64
     def __init__(
         self,
         options: Options,
@@ -99,9 +102,8 @@ class TableLearner:
         self.specs = choose_within(options, *self._sizes(), keyed)
         """The learner of each target, chosen once for the columns and classes there are at the start."""
         self._build()
-        with jax.enable_x64(True):
-            self.held: Any = spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
-            """The state as it is known here."""
+        self.held: Any = spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()
+        """The state as it is known here."""
 
     @property
     def state(self) -> Any:
@@ -171,7 +173,7 @@ class TableLearner:
 
     @property
     def member_names(self) -> list[str]:
-        """What `Told.members` says, number by number; of the first target."""
+        """What `Predictions.weights` says, number by number, and then `effective_rows`; of the first target."""
         return [*(f"weight {name}" for name in self.specs[0].member_names), "effective memory"]
 
     # -- rows ----------------------------------------------------------------------------------------------------------
@@ -184,8 +186,8 @@ class TableLearner:
         keys: Sequence[str] = (),
         *,
         tell_past: bool = True,
-    ) -> Row:
-        """Rows as the loop takes them: the past of each target in front, room for features to come behind.
+    ) -> TableBatch:
+        """Rows as the engine takes them, with the past of each target.
 
         `numbers` (n, features) has NaN where a value is missing, `targets` (n, targets) where a label is. With
         `tell_past` each target is known from the next row on; where labels come late, `know` says when.
@@ -193,59 +195,51 @@ class TableLearner:
         count = len(numbers)
         if targets is None:
             targets = np.full((count, len(self.targets)), np.nan)
-        free = np.full((count, self.room - numbers.shape[1]), np.nan)
-        parts, known = [], np.zeros((count, len(self.targets)), np.int32)
+        pasts, known = [], np.zeros((count, len(self.targets)), np.int32)
         for position, past in enumerate(self.pasts):
             own = targets[:, position]
-            before = past.rows(own, list(keys)) if tell_past else past.asked(count, keys)
-            wider = before.shape[1] or free.shape[1]
-            parts.append(np.concatenate([before, numbers, free], axis=1) if wider else numbers)
+            pasts.append(past.rows(own, list(keys)) if tell_past else past.asked(count, keys))
             if self.targets[position].classes and not (own >= self.known[position]).any():
                 known[:, position] = self.known[position]
             elif self.targets[position].classes:
                 seen = np.maximum.accumulate(np.nan_to_num(own, nan=0.0)).astype(np.int32) + 1 if count else own
                 known[:, position] = np.maximum(seen, self.known[position])
                 self.known[position] = int(known[-1, position]) if count else self.known[position]
-        return Row(tuple(parts), known, targets, np.ones(count) if weight is None else weight)
+        return TableBatch(numbers, tuple(pasts), known, targets, np.ones(count) if weight is None else weight)
 
-    def know_scales(self, rows: Row) -> None:
+    @float64
+    def know_scales(self, rows: TableBatch) -> None:
         """Scale inputs and targets by all of these rows, which are about to be learned, and not by those so far."""
-        with jax.enable_x64(True):
-            self.state = tuple(
-                learner.units.with_scales(
-                    own, Inputs(rows.numbers[position], None), self._learners_values(position, rows)
-                )
-                for position, (learner, own) in enumerate(zip(self.loop.learners, self.state, strict=True))
+        placed = self.loop.arranged(rows)
+        self.state = tuple(
+            learner.units.with_scales(
+                own, Inputs(placed[position].numbers, None), self._learners_values(position, rows)
             )
+            for position, (learner, own) in enumerate(zip(self.loop.learners, self.state, strict=True))
+        )
 
-    def _learners_values(self, position: int, rows: Row) -> np.ndarray:
-        return np.asarray(self.loop.tasks[position].to_learner(rows.targets[:, position]))
+    def _learners_values(self, position: int, rows: TableBatch) -> np.ndarray:
+        y: Any = rows.targets[:, position]
+        return np.asarray(self.loop.tasks[position].to_learner(y))
 
     def know(self, position: int, value: float, key: str = "") -> None:
         """A label that came late is part of the past from now on."""
         self.pasts[position].learn(value, key)
 
-    def learn(
-        self,
-        rows: Row,
-        *,
-        keys: Sequence[str] = (),
-        resets: Any = None,
-        late: Row | None = None,
-        late_slots: Any = None,
-    ) -> Pending:
-        """Predict each row, then learn it (or, with `late`, the row whose label has come by then)."""
-        slots = self._slots(keys) if self.keyed else None
-        return self._run(Feed(rows, slots, resets, late, late_slots))
+    def learn(self, batch: TableBatch, *, keys: Sequence[str] = (), resets: Any = None) -> Pending:
+        """Predict each row, then learn it; where labels come late, `ask` and `late` say which of the two."""
+        if self.keyed and batch.slot is None:
+            batch = batch._replace(slot=self._slots(keys))
+        return self._run(batch if resets is None else batch._replace(reset=resets))
 
-    def _run(self, feed: Feed) -> Pending:
+    @float64
+    def _run(self, batch: TableBatch) -> Pending:
         """Rows through the loop, which takes the state over."""
         if self.elsewhere is not None:
-            return self.elsewhere.run(feed)
-        with jax.enable_x64(True):
-            progress = self._where()
-            self.state, pending = self.loop.run(self.state, feed, progress)
-            self._progress = (self.state, progress)
+            return self.elsewhere.run(batch)
+        progress = self._where()
+        self.state, pending = self.loop.run(self.state, batch, progress)
+        self._progress = (self.state, progress)
         return pending
 
     def _where(self) -> list[Progress]:
@@ -254,15 +248,16 @@ class TableLearner:
             self._progress = (self.state, self.loop.progress(self.state))
         return self._progress[1]
 
+    @float64
     def predict(
         self,
-        rows: Row,
+        batch: TableBatch,
         *,
         keys: Sequence[str] = (),
         resets: Any = None,
         level: float | None = None,
         limits: bool | None = None,
-    ) -> Told:
+    ) -> Predictions:
         """Predictions without learning; a key never seen gets what every model starts from.
 
         `level` is the coverage of the limits; unless given they are computed where `limits` says so, the learner's own
@@ -270,15 +265,13 @@ class TableLearner:
         """
         if level is None and (self.limits if limits is None else limits):
             level = self.options.level
-        slots = None
         if self.keyed and self.options.has_memory:
-            slots = self._slots(keys)
+            batch = batch._replace(slot=self._slots(keys))
         elif self.keyed:
             free = len(self.keys)  # one slot serves all of them, as nothing happens to it
             self.make_room(free + 1)
-            slots = np.array([self.keys.get(key, free) for key in keys], np.int32)
-        with jax.enable_x64(True):
-            self.state, told = self.loop.predict(self.state, Feed(rows, slots, resets), level)
+            batch = batch._replace(slot=np.array([self.keys.get(key, free) for key in keys], np.int32))
+        self.state, told = self.loop.predict(self.state, batch._replace(reset=resets), level)
         return told
 
     # -- growth --------------------------------------------------------------------------------------------------------
@@ -302,6 +295,7 @@ class TableLearner:
         targets[position] = TargetShape(task, max(count, 2 * target.classes), target.known)
         self._grow_into(self.scaled, self.room, targets)
 
+    @float64
     def _grow_into(self, scaled: list[bool], room: int, targets: list[TargetShape]) -> None:
         """The same members for more columns and classes; nothing has changed where the memory is too little for it."""
         before, old, sizes = (self.scaled, self.room, self.targets), self.loop, self._sizes()
@@ -321,8 +315,7 @@ class TableLearner:
             parts = zip(old.learners, self.loop.learners, state, restart, strict=True)
             return tuple(resize(small, large, own, restart=again) for small, large, own, again in parts)
 
-        with jax.enable_x64(True):
-            self.state = run_once(jax.vmap(move) if self.keyed else move, self.state)
+        self.state = run_once(jax.vmap(move) if self.keyed else move, self.state)
 
     def _weights(self) -> list[dict[str, float]]:
         """The weight of each member of each target; with keys, the mean over them."""
@@ -359,11 +352,11 @@ class TableLearner:
         """The state of one more model, with a leading axis."""
         return spread(self.loop.start(), 1)
 
+    @float64
     def _grow(self, size: int) -> None:
         """So many slots at least; new ones are new models, wherever the others learn."""
         if size > slots_of(self.held):
-            with jax.enable_x64(True):
-                self.held = with_slots(self.held, self.new_model(), size)
+            self.held = with_slots(self.held, self.new_model(), size)
 
     def one(self, slot: int | None = None) -> tuple[Any, ...]:
         """The states of one model, target by target: the only one, or that of a slot."""
@@ -413,16 +406,16 @@ class TableLearner:
         made._build()
         return made
 
+    @float64
     def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Name, shape and dtype of each array of a checkpoint with these keys; nothing is allocated."""
-        with jax.enable_x64(True):
-            one = array_template(jax.eval_shape(self.loop.init))
+        one = array_template(jax.eval_shape(self.loop.init))
         return {name: ((self.slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
 
+    @float64
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The state from a checkpoint's arrays, which match `template`."""
-        with jax.enable_x64(True):
-            self.state = restored(jax.eval_shape(self.loop.init), arrays)
+        self.state = restored(jax.eval_shape(self.loop.init), arrays)
 
 
 @functools.lru_cache(maxsize=LOOPS_KEPT)
@@ -437,4 +430,4 @@ def _loop(
 ) -> Loop:
     """The programs of a kind of table; those of the last ones are used again."""
     learners = tuple(build(*one) for one in zip(specs, shapes, tasks, strict=True))
-    return Loop(learners, tasks, limits, level, has_memory, block)
+    return Loop(learners, tasks, shapes, limits, level, has_memory, block)

@@ -7,7 +7,6 @@ call stays valid, so readers use it while the next one is computed.
 """
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,9 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.compiling.float64 import float64
 from natkal.compiling.policy import LARGEST_STATE_BYTES, compile_loop
 from natkal.stream.live import Packing
-from natkal.tables.engine.loop import Feed, Loop, Row, Told, spans
+from natkal.tables.engine.batch import Pending, Predictions, TableBatch, one_after_the_other, side_by_side
+from natkal.tables.engine.loop import Loop, spans
 from natkal.tables.engine.slots import slots_of
 from natkal.tables.engine.stages import Stages, Steps
 from natkal.tables.learner.past import Past
@@ -102,25 +103,21 @@ class Programs:
         packings = [Packing(own) for own in state]
         self.targets = [
             TargetPrograms(
-                stages, packing, Layout(past.columns + learner.room, own.units.warms_up, learner.keyed, memory)
+                stages,
+                packing,
+                Layout(shape.columns, own.units.warms_up, learner.keyed, learner.options.has_memory),
             )
-            for stages, packing, past, own, memory in zip(
-                loop.stages,
-                packings,
-                learner.pasts,
-                loop.learners,
-                itertools.repeat(learner.options.has_memory),
-            )
+            for stages, packing, shape, own in zip(loop.stages, packings, loop.shapes, loop.learners, strict=True)
         ]
 
-        def predict(held: Any, rows: Row, slots: Any, resets: Any, count: Any) -> Told:
+        def predict(held: Any, rows: tuple[Steps, ...], count: Any) -> Predictions:
             state = tuple(packing.unpack(*own) for packing, own in zip(packings, held, strict=True))
-            return loop.answers(state, rows, slots, resets, count)
+            return loop.answers(state, rows, count)
 
         self._predict = compile_loop(predict)
         self._ready: Callable[..., Any] | None = None
 
-    def predict(self, *arguments: Any) -> Told:
+    def predict(self, *arguments: Any) -> Predictions:
         """Predictions of a block of ASKED_ROWS rows."""
         if self._ready is None:
             self._ready = self._predict.program(*arguments)
@@ -137,25 +134,6 @@ def _programs_of(learner: TableLearner, slots: int) -> Programs:
     return kept[slots]
 
 
-class Learned:
-    """What a block of rows will have told; `wait` for it."""
-
-    def __init__(self, pieces: list[tuple[TargetPrograms, list[tuple[Any, int, int]], np.ndarray]]):
-        self._pieces = pieces
-
-    def wait(self) -> Told:
-        """The results as NumPy arrays."""
-        outcomes, members = [], []
-        for programs, told, answers in self._pieces:
-            parts = [programs.read(*one) for one in told]
-            whole = parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-            if len(answers) != len(whole.members):
-                whole = jax.tree.map(lambda leaf, answers=answers: leaf[answers], whole)
-            outcomes.append(whole.outcome)
-            members.append(whole.members)
-        return Told(tuple(outcomes), members[0] if len(members) == 1 else np.concatenate(members, axis=1))
-
-
 @dataclasses.dataclass(frozen=True)
 class Reader:
     """The last whole state: predictions from it change nothing and wait for nobody."""
@@ -167,33 +145,29 @@ class Reader:
     free: int
     known: tuple[int, ...]
     past: Callable[[str], list[np.ndarray]]
-    room: int
 
-    def predict(self, numbers: np.ndarray, keys: Sequence[str] = (), resets: np.ndarray | None = None) -> Told:
+    @float64
+    def predict(self, numbers: np.ndarray, keys: Sequence[str] = (), resets: np.ndarray | None = None) -> Predictions:
         """Each row as if it came next; a key never seen gets what every model starts from."""
         count = len(numbers)
-        free = np.full((count, self.room - numbers.shape[1]), np.nan)
         pasts = [self.past(key) for key in keys] if keys else [self.past("")] * count
-        rows = Row(
-            tuple(
-                np.concatenate([np.stack([past[at] for past in pasts]), numbers, free], axis=1)
-                for at in range(len(self.known))
-            ),
-            np.repeat(np.array([self.known], np.int32), count, axis=0),
-            np.full((count, len(self.known)), np.nan),
-            np.ones(count),
+        batch = TableBatch(
+            inputs=numbers,
+            past=tuple(np.stack([past[at] for past in pasts]) for at in range(len(self.known))),
+            known=np.repeat(np.array([self.known], np.int32), count, axis=0),
+            targets=np.full((count, len(self.known)), np.nan),
+            weight=np.ones(count),
+            slot=np.array([min(self.keys.get(key, self.free), self.free) for key in keys], np.int32) if keys else None,
+            reset=resets,
         )
-        slots = np.array([min(self.keys.get(key, self.free), self.free) for key in keys], np.int32) if keys else None
-        with jax.enable_x64(True):
-            if self.programs is None:
-                return self.loop.predict(self.held, Feed(rows, slots, resets), self.loop.level)[1]
-            told = []
-            for first in range(0, count, ASKED_ROWS):
-                part = jax.tree.map(lambda leaf, at=first: _padded(leaf[at : at + ASKED_ROWS]), (rows, slots, resets))
-                length = min(count - first, ASKED_ROWS)
-                some = self.programs.predict(self.held, *part, length)
-                told.append(jax.tree.map(lambda leaf, n=length: np.asarray(leaf)[:n], some))
-        return told[0] if len(told) == 1 else jax.tree.map(lambda *leaves: np.concatenate(leaves), *told)
+        if self.programs is None:
+            return self.loop.predict(self.held, batch, self.loop.level)[1]
+        told = []
+        for first in range(0, count, ASKED_ROWS):
+            rows = self.loop.arranged(batch.part(slice(first, first + ASKED_ROWS)))
+            length = min(count - first, ASKED_ROWS)
+            told.append(self.programs.predict(self.held, jax.tree.map(_padded, rows), length).part(slice(length)))
+        return one_after_the_other(told)
 
 
 class LiveTable:
@@ -206,74 +180,82 @@ class LiveTable:
         self._warm = False
         self.load()
 
+    @float64
     def load(self) -> None:
         """Take the learner's state over, after it was restored or has grown."""
         learner = self.learner
-        with jax.enable_x64(True):
-            if learner.keyed:
-                learner.make_room(len(learner.keys) + 1)
-                self._slots = slots_of(learner.state)
-            size = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(learner.state))
-            self._programs, self._held = None, learner.state
-            if size <= LARGEST_STATE_BYTES:
-                self._programs = _programs_of(learner, self._slots)
-                pairs = zip(self._programs.targets, learner.state, strict=True)
-                self._held = tuple(target.pack(own) for target, own in pairs)
-                self._progress = learner.loop.progress(learner.state)
+        if learner.keyed:
+            learner.make_room(len(learner.keys) + 1)
+            self._slots = slots_of(learner.state)
+        size = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(learner.state))
+        self._programs, self._held = None, learner.state
+        if size <= LARGEST_STATE_BYTES:
+            self._programs = _programs_of(learner, self._slots)
+            pairs = zip(self._programs.targets, learner.state, strict=True)
+            self._held = tuple(target.pack(own) for target, own in pairs)
+            self._progress = learner.loop.progress(learner.state)
         if self._warm:
             self.warm_up()
 
+    @float64
     def store(self) -> None:
         """Give the learner its state, for a checkpoint or before it grows."""
         state = self._held
-        with jax.enable_x64(True):
-            if self._programs is not None:
-                pairs = zip(self._programs.targets, self._held, strict=True)
-                state = tuple(target.unpack(*own) for target, own in pairs)
-            slots = self.learner.slots if self.learner.keyed else None
-            self.learner.state = jax.tree.map(lambda leaf: leaf[:slots], state) if slots else state
+        if self._programs is not None:
+            pairs = zip(self._programs.targets, self._held, strict=True)
+            state = tuple(target.unpack(*own) for target, own in pairs)
+        slots = self.learner.slots if self.learner.keyed else None
+        self.learner.state = jax.tree.map(lambda leaf: leaf[:slots], state) if slots else state
 
+    @float64
     def warm_up(self) -> None:
         """Compile every program there is; also after the learner has grown."""
         self._warm = True
         width = len(self.learner.scaled)
-        with jax.enable_x64(True):
-            keys = [""] if self.learner.keyed else []
-            resets = np.zeros(1, bool) if self.learner.options.has_memory else None
-            self.reader().predict(np.full((1, width), np.nan), keys, resets)
-            for target, held in zip(self._programs.targets if self._programs else (), self._held, strict=False):
-                for length in {FEW_ROWS, MANY_ROWS}:
-                    columns = target.layout.pack(_no_steps(target.layout), length)
-                    jax.block_until_ready(target.learn(held, columns, 0))
+        keys = [""] if self.learner.keyed else []
+        resets = np.zeros(1, bool) if self.learner.options.has_memory else None
+        self.reader().predict(np.full((1, width), np.nan), keys, resets)
+        for target, held in zip(self._programs.targets if self._programs else (), self._held, strict=False):
+            for length in {FEW_ROWS, MANY_ROWS}:
+                columns = target.layout.pack(_no_steps(target.layout), length)
+                jax.block_until_ready(target.learn(held, columns, 0))
 
-    def learn(self, rows: Row, *, keys: Sequence[str] = (), resets: np.ndarray | None = None) -> Any:
-        """Predict each row, then learn it; `wait` for what was told."""
+    @float64
+    def learn(self, batch: TableBatch, *, keys: Sequence[str] = (), resets: np.ndarray | None = None) -> Pending:
+        """Predict each row, then learn it."""
         slots = self._slots_of(keys).astype(np.int32) if self.learner.keyed else None
-        with jax.enable_x64(True):
-            if self._programs is None:
-                self.learner.state = jax.tree.map(jnp.copy, self._held)  # the stages take their state over
-                pending = self.learner.learn(rows, keys=keys, resets=resets)
-                self._held = self.learner.state
-                return pending
-            if resets is None and self.learner.options.has_memory:
-                resets = np.zeros(len(rows.weight), bool)
-            feed, after, pieces = Feed(rows, slots, resets), list(self._held), []
-            for position, target in enumerate(self._programs.targets):
-                progress = self._progress[position]
-                steps, answers = self.learner.loop.steps(feed, position, progress)
-                told, total = [], len(steps.target)
-                for first, last in spans(total, progress.steps, MANY_ROWS):
-                    part = steps
-                    if last - first < total:
-                        part = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], steps)
-                    length = FEW_ROWS if last - first <= FEW_ROWS else MANY_ROWS
-                    table = target.layout.pack(part, length)
-                    after[position], one = target.learn(after[position], table, last - first)
-                    told.append((one, length, last - first))
-                progress.steps += total
-                pieces.append((target, told, answers))
-            self._held = tuple(after)
-        return Learned(pieces)
+        if self._programs is None:
+            self.learner.state = jax.tree.map(jnp.copy, self._held)  # the stages take their state over
+            pending = self.learner.learn(batch, keys=keys, resets=resets)
+            self._held = self.learner.state
+            return pending
+        if resets is None and self.learner.options.has_memory:
+            resets = np.zeros(len(batch.weight), bool)
+        batch, after, pieces = batch._replace(slot=slots, reset=resets), list(self._held), []
+        for position, target in enumerate(self._programs.targets):
+            progress = self._progress[position]
+            steps, answers = self.learner.loop.steps(batch, position, progress)
+            told, total = [], len(steps.target)
+            for first, last in spans(total, progress.steps, MANY_ROWS):
+                part = steps
+                if last - first < total:
+                    part = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], steps)
+                length = FEW_ROWS if last - first <= FEW_ROWS else MANY_ROWS
+                table = target.layout.pack(part, length)
+                after[position], one = target.learn(after[position], table, last - first)
+                told.append((one, length, last - first))
+            progress.steps += total
+            pieces.append((target, told, answers))
+        self._held = tuple(after)
+
+        def finish() -> Predictions:
+            parts = []
+            for target, told, answers in pieces:
+                whole = one_after_the_other([target.read(*one) for one in told])
+                parts.append(whole if len(answers) == len(whole.weights) else whole.part(answers))
+            return side_by_side(parts)
+
+        return Pending(finish)
 
     def add_classes(self, position: int, count: int) -> None:
         """Room for at least so many classes of a target."""
@@ -297,7 +279,6 @@ class LiveTable:
             free=len(learner.keys),
             known=tuple(learner.known),
             past=past,
-            room=learner.room,
         )
 
     def _slots_of(self, keys: Sequence[str]) -> np.ndarray:

@@ -6,8 +6,8 @@ same numbers to the last bit.
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,44 +17,14 @@ from natkal.banks.scaled import Scaled
 from natkal.banks.selection import next_decision
 from natkal.banks.units.scales import FIRST_ROWS
 from natkal.compiling.policy import compile_loop, compile_quickly
+from natkal.tables.engine.batch import Pending, Predictions, TableBatch, one_after_the_other, side_by_side
 from natkal.tables.engine.stages import BLOCK, Stages, Steps
-from natkal.tables.learner.architectures import Inputs
-from natkal.tables.learner.tasks import Outcome, Task
+from natkal.tables.learner.architectures import Inputs, Shape
+from natkal.tables.learner.tasks import Task
 from natkal.typing import Array
 
 TOGETHER = 64
 """How many rows are predicted at a time."""
-
-
-class Row(NamedTuple):
-    """Some rows: their numbers (NaN where missing), how many classes of each target are known, targets and weight."""
-
-    numbers: Any
-    known: Any
-    targets: Any
-    weight: Any
-
-
-class Feed(NamedTuple):
-    """What goes through the loop, one entry per row; None where it does not apply.
-
-    `slots`: which model a row belongs to, where there are many. `resets`: a new sequence starts with the row. `late`:
-    the row whose label has arrived by now and is learned instead of the row itself (weight 0 where none has), and
-    `late_slots` whose model that is.
-    """
-
-    rows: Row
-    slots: Any = None
-    resets: Any = None
-    late: Row | None = None
-    late_slots: Any = None
-
-
-class Told(NamedTuple):
-    """What the loop tells of each row: the outcome of each target, and each member's weight with the memory."""
-
-    outcomes: tuple[Outcome, ...]
-    members: Any
 
 
 @dataclasses.dataclass
@@ -73,6 +43,7 @@ class Loop:
 
     learners: tuple[Scaled, ...]
     tasks: tuple[Task, ...]
+    shapes: tuple[Shape, ...]
     limits: bool
     level: float
     has_memory: bool
@@ -114,33 +85,49 @@ class Loop:
             for own in state
         ]
 
-    def run(self, state: Any, feed: Feed, progress: list[Progress]) -> tuple[Any, "Pending"]:
-        """All rows in order: each predicted, then learned (or the row whose label comes late). Moves `progress` on."""
-        return self._run(self._stages, state, feed, progress)
+    def run(self, state: Any, batch: TableBatch, progress: list[Progress]) -> tuple[Any, Pending]:
+        """All rows in order: each predicted, then learned. Moves `progress` on."""
+        return self._run(self._stages, state, batch, progress)
 
     def _run(
-        self, programs: tuple[Stages, ...], state: Any, feed: Feed, progress: list[Progress]
-    ) -> tuple[Any, "Pending"]:
+        self, programs: tuple[Stages, ...], state: Any, batch: TableBatch, progress: list[Progress]
+    ) -> tuple[Any, Pending]:
         after, pieces = list(state), []
         for position, stages in enumerate(programs):
-            steps, answers = self.steps(feed, position, progress[position])
+            steps, answers = self.steps(batch, position, progress[position])
             told = []
             for part, count in _blocks(steps, progress[position].steps, self.block):
                 after[position], one = stages.run(after[position], part, np.int32(count))
                 told.append((one, count))
             progress[position].steps += len(steps.target)
             pieces.append((told, answers))
-        return tuple(after), Pending(pieces)
 
-    def steps(self, feed: Feed, position: int, progress: Progress) -> tuple[Steps, np.ndarray]:
+        def finish() -> Predictions:
+            whole = [one_after_the_other([one.part(slice(count)) for one, count in told]) for told, _ in pieces]
+            own = [part.part(answers) for part, (_, answers) in zip(whole, pieces, strict=True)]
+            return side_by_side(own)
+
+        return tuple(after), Pending(finish)
+
+    def arranged(self, batch: TableBatch) -> tuple[Steps, ...]:
+        """The rows as the steps of each target: the past and the other inputs in their places, room for more behind."""
+        return tuple(
+            Steps(
+                numbers=_placed(shape, past, batch.inputs),
+                known=batch.known[:, position],
+                target=batch.targets[:, position],
+                weight=batch.weight,
+                asked=batch.ask,
+                slots=batch.slot,
+                resets=batch.reset,
+            )
+            for position, (shape, past) in enumerate(zip(self.shapes, batch.past, strict=True))
+        )
+
+    def steps(self, batch: TableBatch, position: int, progress: Progress) -> tuple[Steps, np.ndarray]:
         """The steps of one target, and which of them answer the rows. Moves the first rows of `progress` on."""
-        steps = _steps_of(feed.rows, position, feed.slots, feed.resets)
-        answers = np.arange(len(steps.target))
-        if feed.late is not None:
-            late = _steps_of(feed.late, position, feed.late_slots, None)
-            steps = jax.tree.map(_interleaved, steps._replace(resets=None), late)
-            steps = steps._replace(asked=np.arange(len(steps.target)) % 2 == 0)
-            answers = 2 * answers
+        steps = self.arranged(batch)[position]
+        answers = np.arange(len(steps.target)) if batch.late is None else np.flatnonzero(~batch.late)
         if not self.learners[position].units.warms_up:
             return steps, answers
         counted = ~np.isnan(steps.target)
@@ -164,45 +151,44 @@ class Loop:
             steps = steps._replace(resets=steps.resets & (replay < 0))
         return steps._replace(replay=replay), own[answers]
 
-    def predict(self, state: Any, feed: Feed, level: float | None) -> tuple[Any, Told]:
+    def predict(self, state: Any, batch: TableBatch, level: float | None) -> tuple[Any, Predictions]:
         """The prediction for each row, learning nothing; only a model's memory moves on.
 
         `level` is the coverage of the limits: one program serves all levels, and another one no limits (None). With a
         memory each level has its own.
         """
         if self.has_memory:
-            unlabelled = feed.rows._replace(targets=np.full_like(feed.rows.targets, np.nan))
             copied = jax.tree.map(jnp.copy, state)  # the stages take their state over, and the caller may go back
-            asked = feed._replace(rows=unlabelled)
-            after, pending = self._run(self._stages_at(level), copied, asked, self.progress(state))
+            after, pending = self._run(self._stages_at(level), copied, batch.unlabelled(), self.progress(state))
             told = pending.wait()
             return tuple(old._replace(bank=new.bank) for old, new in zip(state, after, strict=True)), told
         pieces = []
-        for first in range(0, len(feed.rows.weight), BLOCK):
-            part = jax.tree.map(lambda leaf, first=first: leaf[first : first + BLOCK], feed)
-            count = len(part.rows.weight)
+        for first in range(0, len(batch.weight), BLOCK):
+            part = self.arranged(batch.part(slice(first, first + BLOCK)))
+            count = len(part[0].weight)
             told = self._predictions(state, jax.tree.map(_padded, part), count, level)
-            pieces.append(jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], told))
-        return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
+            pieces.append(told.part(slice(count)))
+        return state, one_after_the_other(pieces)
 
     @functools.cached_property
     def _predictions(self):
-        def block(state: Any, feed: Feed, count: Array, level: Any) -> Told:
+        def block(state: Any, rows: tuple[Steps, ...], count: Array, level: Any) -> Predictions:
             @jax.jit  # traced once, for its shapes and for the loop
-            def one(now: Feed) -> Told:
-                own = state if now.slots is None else jax.tree.map(lambda leaf: leaf[now.slots], state)
-                return self._predict(own, now.rows, level)
+            def one(now: tuple[Steps, ...]) -> Predictions:
+                slot = now[0].slots
+                own = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
+                return self._predict(own, now, level)
 
-            def some(turn: Array, told: Told) -> Told:
+            def some(turn: Array, told: Predictions) -> Predictions:
                 first = turn * TOGETHER
-                part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, TOGETHER), feed)
+                part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, TOGETHER), rows)
                 return jax.tree.map(
                     lambda whole, new: jax.lax.dynamic_update_slice_in_dim(whole, new, first, 0),
                     told,
                     jax.vmap(one)(part),
                 )
 
-            shapes = jax.eval_shape(one, jax.tree.map(lambda leaf: leaf[0], feed))
+            shapes = jax.eval_shape(one, jax.tree.map(lambda leaf: leaf[0], rows))
             silent = jax.tree.map(lambda leaf: jnp.zeros((BLOCK, *leaf.shape), leaf.dtype), shapes)
             return jax.lax.fori_loop(0, -(-count // TOGETHER), some, silent)
 
@@ -210,9 +196,9 @@ class Loop:
 
     @functools.cached_property
     def learn_then_predict(self):
-        """(state, a row to learn, a row to predict) -> (state, told of the second): for one call per observation."""
+        """(state, a row to learn, a row to predict) -> (state, what is predicted): for one call per observation."""
 
-        def both(state: Any, learned: Row, asked: Row) -> tuple[Any, Told]:
+        def both(state: Any, learned: tuple[Steps, ...], asked: tuple[Steps, ...]) -> tuple[Any, Predictions]:
             after = self._learn(state, learned)
             return after, self._predict(after, asked, None)
 
@@ -220,25 +206,26 @@ class Loop:
 
     @functools.cached_property
     def predict_row(self):
-        """(state, a row to predict) -> told: one row by itself, without the padding of a block."""
+        """(state, a row to predict) -> what is predicted: one row by itself, without the padding of a block."""
         return compile_loop(lambda state, asked: self._predict(state, asked, None))
 
-    def answers(self, state: Any, rows: Row, slots: Any, resets: Any, count: Array) -> Told:
+    def answers(self, state: Any, rows: tuple[Steps, ...], count: Array) -> Predictions:
         """The first `count` rows, each predicted as if it came next, with limits; plain JAX, nothing is learned."""
 
-        def one(row: Array) -> Told:
-            now, slot, reset = jax.tree.map(lambda leaf: leaf[row], (rows, slots, resets))
+        def one(row: Array) -> Predictions:
+            now = jax.tree.map(lambda leaf: leaf[row], rows)
+            slot, reset = now[0].slots, now[0].resets
             own = state if slot is None else jax.tree.map(lambda leaf: leaf[slot], state)
             if reset is not None:
                 restarted = tuple(learner.restart(part) for learner, part in zip(self.learners, own, strict=True))
                 own = jax.tree.map(lambda new, old: jax.lax.select(reset, new, old), restarted, own)
             return self._predict(own, now, self.level)
 
-        def body(row: Array, told: Told) -> Told:
+        def body(row: Array, told: Predictions) -> Predictions:
             return jax.tree.map(lambda whole, value: whole.at[row].set(value), told, one(row))
 
         shapes = jax.eval_shape(one, jnp.zeros((), jnp.int32))
-        silent = jax.tree.map(lambda leaf: jnp.zeros((len(rows.weight), *leaf.shape), leaf.dtype), shapes)
+        silent = jax.tree.map(lambda leaf: jnp.zeros((len(rows[0].weight), *leaf.shape), leaf.dtype), shapes)
         return jax.lax.fori_loop(0, count, body, silent)
 
     @property
@@ -246,24 +233,21 @@ class Loop:
         """The programs of each target."""
         return self._stages
 
-    def _learn(self, state: Any, row: Row) -> Any:
+    def _learn(self, state: Any, rows: tuple[Steps, ...]) -> Any:
         after = []
-        for position, (learner, task) in enumerate(zip(self.learners, self.tasks, strict=True)):
-            target = jnp.stack([task.to_learner(row.targets[position]), row.weight])
-            after.append(learner.step(state[position], self._inputs(row, position), target)[0])
+        for learner, task, own, row in zip(self.learners, self.tasks, state, rows, strict=True):
+            target = jnp.stack([task.to_learner(row.target), row.weight])
+            after.append(learner.step(own, Inputs(row.numbers, row.known), target)[0])
         return tuple(after)
 
-    def _predict(self, state: Any, row: Row, level: Any) -> Told:
-        outcomes, members = [], []
-        for position, (learner, task) in enumerate(zip(self.learners, self.tasks, strict=True)):
-            prediction = learner.predict(state[position], self._inputs(row, position))
+    def _predict(self, state: Any, rows: tuple[Steps, ...], level: Any) -> Predictions:
+        parts = []
+        for learner, task, own, row in zip(self.learners, self.tasks, state, rows, strict=True):
+            prediction = learner.predict(own, Inputs(row.numbers, row.known))
             weights = jnp.sum(prediction.weights, axis=1)
-            outcomes.append(task.outcome(prediction, row.targets[position], level=level))
-            members.append(jnp.append(weights, weights @ state[position].bank.memory))
-        return Told(tuple(outcomes), jnp.concatenate(members))
-
-    def _inputs(self, row: Row, position: int) -> Inputs:
-        return Inputs(features=row.numbers[position], known=row.known[position])
+            outcome = task.outcome(prediction, row.target, level=level)
+            parts.append(Predictions((outcome,), weights, weights @ own.bank.memory))
+        return side_by_side(parts)
 
 
 @functools.lru_cache(maxsize=64)
@@ -272,51 +256,16 @@ def _stages(learner: Scaled, task: Task, level: float | None) -> Stages:
     return Stages(learner, task, level)
 
 
-class Pending:
-    """Results that may still be in the making: the host goes on reading while the device learns."""
-
-    def __init__(self, pieces: list[tuple[list[Any], np.ndarray]]):
-        self._pieces = pieces
-
-    def wait(self) -> Told:
-        """The results, once they are there, as NumPy arrays."""
-        outcomes, members = [], []
-        for told, answers in self._pieces:
-            parts = [jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], one) for one, count in told]
-            whole = jax.tree.map(lambda *leaves: np.concatenate(leaves)[answers], *parts)  # noqa: B023
-            outcomes.append(whole.outcome)
-            members.append(whole.members)
-        return Told(tuple(outcomes), np.concatenate(members, axis=1))
-
-
-class Joined(Pending):
-    """The results of rows that were run in several parts, one behind the other."""
-
-    def __init__(self, parts: Sequence[Pending]):
-        self._parts = parts
-
-    def wait(self) -> Told:
-        """The results, once they are there, as NumPy arrays."""
-        told = [part.wait() for part in self._parts]
-        return told[0] if len(told) == 1 else jax.tree.map(lambda *leaves: np.concatenate(leaves), *told)
-
-
-def _steps_of(rows: Row, position: int, slots: Any, resets: Any) -> Steps:
-    return Steps(
-        numbers=rows.numbers[position],
-        known=rows.known[:, position],
-        target=rows.targets[:, position],
-        weight=rows.weight,
-        slots=slots,
-        resets=resets,
-    )
-
-
-def _interleaved(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """One entry of each in turn."""
-    both = np.empty((2 * len(one), *one.shape[1:]), one.dtype)
-    both[0::2], both[1::2] = one, other
-    return both
+def _placed(shape: Shape, past: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    """The inputs of each row in their places, missing where there is room for more."""
+    numbers = np.full((len(inputs), shape.columns), np.nan)
+    if shape.later_past:
+        numbers[:, np.flatnonzero(shape.is_past)[: past.shape[1]]] = past
+        numbers[:, np.flatnonzero(~shape.is_past)[: inputs.shape[1]]] = inputs
+        return numbers
+    numbers[:, : shape.past] = past
+    numbers[:, shape.past : shape.past + inputs.shape[1]] = inputs
+    return numbers
 
 
 def _replays(counted: np.ndarray, slots: np.ndarray | None, first_rows: np.ndarray) -> list[int]:

@@ -6,8 +6,9 @@ from typing import Any, Self
 import jax
 import numpy as np
 
+from natkal.compiling.float64 import float64
 from natkal.settings.options import Options, past_lags
-from natkal.tables.engine.loop import Feed, Joined, Pending
+from natkal.tables.engine.batch import Pending, TableBatch, one_after_the_other
 from natkal.tables.engine.pool import check_poolable, pooled
 from natkal.tables.engine.slots import slots_for, spread
 from natkal.tables.learner.choose import Inputs
@@ -27,6 +28,7 @@ class PooledTable(TableLearner):
 
     learned_rows = 0
 
+    @float64
     def know_first_rows(self, numbers: np.ndarray, targets: np.ndarray, keys: Sequence[str]) -> None:
         """Scale inputs and targets of every key by these rows, the first of the stream, before any is learned.
 
@@ -39,37 +41,37 @@ class PooledTable(TableLearner):
         self.pasts = [Past(target.classes, lags) for target in self.targets]
         rows = self.rows(numbers, targets, keys=keys)
         self.pasts, self.known = pasts, known
-        with jax.enable_x64(True):
-            self.state = tuple(
-                spread(
-                    learner.units.with_scales(own, Inputs(_varying(part), None), self._learners_values(position, rows)),
-                    self.slots,
-                )
-                for position, (learner, own, part) in enumerate(
-                    zip(self.loop.learners, self.loop.start(), rows.numbers, strict=True)
-                )
+        self.state = tuple(
+            spread(
+                learner.units.with_scales(
+                    own, Inputs(_varying(part.numbers), None), self._learners_values(position, rows)
+                ),
+                self.slots,
             )
+            for position, (learner, own, part) in enumerate(
+                zip(self.loop.learners, self.loop.start(), self.loop.arranged(rows), strict=True)
+            )
+        )
 
-    def _run(self, feed: Feed) -> Pending:
+    def _run(self, batch: TableBatch) -> Pending:
         """The rows, cut where the population is learned again: after rows whose number alone decides."""
-        parts, first, count = [], 0, len(feed.rows.weight)
+        parts, first, count = [], 0, len(batch.weight)
         while first < count:
             last = min(count, first + next_pooling(self.learned_rows) - self.learned_rows)
-            part = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], feed)
-            parts.append(super()._run(part))
+            parts.append(super()._run(batch.part(slice(first, last))))
             self.learned_rows += last - first
             first = last
             if next_pooling(self.learned_rows - 1) == self.learned_rows:
                 self.pool()
-        return Joined(parts) if parts else super()._run(feed)
+        return Pending(lambda: one_after_the_other([part.wait() for part in parts])) if parts else super()._run(batch)
 
+    @float64
     def pool(self) -> None:
         """Learn the population from what all keys know by now."""
-        with jax.enable_x64(True):
-            self.state = tuple(
-                pooled(learner, own, _beginning(own, start))
-                for learner, own, start in zip(self.loop.learners, self.state, self.loop.start(), strict=True)
-            )
+        self.state = tuple(
+            pooled(learner, own, _beginning(own, start))
+            for learner, own, start in zip(self.loop.learners, self.state, self.loop.start(), strict=True)
+        )
 
     @property
     def slots(self) -> int:

@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natkal.compiling.float64 import float64
 from natkal.keyed.key_index import words_of
 from natkal.keyed.keyed_fleet import shard_of
 from natkal.keyed.workers import Executor, Ticket, Workers
 from natkal.settings.options import Options
 from natkal.storage.file import restored, state_arrays
-from natkal.tables.engine.loop import Feed, Pending, Told
+from natkal.tables.engine.batch import Pending, Predictions, TableBatch
 from natkal.tables.table import TableLearner
 
 MOST_ROWS_KEPT = 1 << 18
@@ -26,26 +27,27 @@ MOST_ROWS_KEPT = 1 << 18
 class TableShard:
     """One worker: the states of its keys, numbered from 0."""
 
+    @float64
     def load(
         self, options: Options, header: Mapping[str, Any], limits: bool, states: Mapping[str, Any], start: Any
     ) -> None:
         """The states of its keys, and the one that further keys start from."""
-        with jax.enable_x64(True):
-            self._loop = TableLearner.from_header(options, header, keyed=True, limits=limits).loop
-            shapes = jax.eval_shape(self._loop.init)
-            self._start, self._state = restored(shapes, start), restored(shapes, states)
+        self._loop = TableLearner.from_header(options, header, keyed=True, limits=limits).loop
+        shapes = jax.eval_shape(self._loop.init)
+        self._start, self._state = restored(shapes, start), restored(shapes, states)
 
-    def run(self, feed: Feed) -> Told:
+    @float64
+    def run(self, batch: TableBatch) -> Predictions:
         """Predict each row, then learn it."""
-        with jax.enable_x64(True):
-            self._grow(int(feed.slots.max(initial=0)) + 1)
-            self._state, pending = self._loop.run(self._state, feed, self._loop.progress(self._state))
-            return pending.wait()
+        assert batch.slot is not None
+        self._grow(int(batch.slot.max(initial=0)) + 1)
+        self._state, pending = self._loop.run(self._state, batch, self._loop.progress(self._state))
+        return pending.wait()
 
+    @float64
     def states(self) -> dict[str, np.ndarray]:
         """All of them."""
-        with jax.enable_x64(True):
-            return state_arrays(self._state)
+        return state_arrays(self._state)
 
     def _grow(self, needed: int) -> None:
         have = size = jax.tree.leaves(self._state)[0].shape[0]
@@ -70,7 +72,7 @@ class SpreadTable:
         self._worker, self._local = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self.workers = Workers(executor, count, self._resumed)
 
-    def run(self, feed: Feed) -> Pending:
+    def run(self, batch: TableBatch) -> Pending:
         """Send each row to the worker of its key; what they tell, once it is asked for."""
         if self._rows >= MOST_ROWS_KEPT:
             self.collect()
@@ -82,32 +84,31 @@ class SpreadTable:
                 self.workers.saved(worker, self._kept[worker])
             self._stale = False
         parts = []
-        slots = np.asarray(feed.slots)
+        assert batch.slot is not None
+        slots = batch.slot
         for worker in range(self._count):
             rows = np.flatnonzero(self._worker[slots] == worker)
             if len(rows):
-                own = jax.tree.map(lambda leaf, rows=rows: np.asarray(leaf)[rows], feed)
-                own = own._replace(slots=self._local[own.slots].astype(np.int32))
+                own = batch.part(rows)._replace(slot=self._local[slots[rows]].astype(np.int32))
                 parts.append((self.workers.send(worker, "run", own), rows))
         self._ahead = True
         self._rows += len(slots)
-        return Spread(self.workers, len(slots), parts)
+        return Pending(lambda: _in_order(self.workers, len(slots), parts))
 
+    @float64
     def collect(self) -> None:
         """Bring the states together in the learner."""
         if not self._ahead:
             return
         self._ahead, self._rows = False, 0
-        with jax.enable_x64(True):
-            state = jax.tree.map(np.array, state_arrays(self._learner.held))
+        state = jax.tree.map(np.array, state_arrays(self._learner.held))
         for worker in range(self._count):
             own, numbers = self._keys_of(worker), self.workers.sent(worker)
             found = self.workers.ask(worker, "states")
             for name, array in found.items():
                 state[name][own] = array[self._local[own]]
             self._kept[worker] = numbers
-        with jax.enable_x64(True):
-            self._learner.held = restored(jax.eval_shape(self._learner.loop.init), state)
+        self._learner.held = restored(jax.eval_shape(self._learner.loop.init), state)
         for worker in range(self._count):
             self.workers.saved(worker, self._kept[worker])
 
@@ -126,14 +127,14 @@ class SpreadTable:
             ask("load", *self._loaded(worker))
         return self._kept[worker]
 
+    @float64
     def _loaded(self, worker: int) -> tuple[Any, ...]:
         learner = self._learner
         own = self._keys_of(worker)
-        with jax.enable_x64(True):
-            size = max(len(own), 1)
-            slots = np.concatenate([own, np.full(size - len(own), -1)]).astype(int)
-            states = {name: array[slots] for name, array in state_arrays(learner.held).items()}
-            start = {name: array[-1] for name, array in state_arrays(learner.new_model()).items()}
+        size = max(len(own), 1)
+        slots = np.concatenate([own, np.full(size - len(own), -1)]).astype(int)
+        states = {name: array[slots] for name, array in state_arrays(learner.held).items()}
+        start = {name: array[-1] for name, array in state_arrays(learner.new_model()).items()}
         return learner.options, {**learner.header(), "keys": []}, learner.limits, states, start
 
     def _keys_of(self, worker: int) -> np.ndarray:
@@ -154,20 +155,14 @@ class SpreadTable:
         self._local = np.concatenate([self._local, local])
 
 
-class Spread(Pending):
-    """What rows on several workers told."""
+def _in_order(workers: Workers, count: int, parts: list[tuple[Ticket, np.ndarray]]) -> Predictions:
+    """What rows on several workers told, in the order of the rows."""
+    told = [(rows, workers.wait(ticket)) for ticket, rows in parts]
 
-    def __init__(self, workers: Workers, count: int, parts: list[tuple[Ticket, np.ndarray]]):
-        self._workers, self._count, self._parts = workers, count, parts
+    def joined(*leaves: Any) -> np.ndarray:
+        whole = np.zeros((count, *leaves[0].shape[1:]), leaves[0].dtype)
+        for (rows, _), leaf in zip(told, leaves, strict=True):
+            whole[rows] = leaf
+        return whole
 
-    def wait(self) -> Told:
-        """The results in the order of the rows."""
-        told = [(rows, self._workers.wait(ticket)) for ticket, rows in self._parts]
-
-        def joined(*leaves: Any) -> np.ndarray:
-            whole = np.zeros((self._count, *leaves[0].shape[1:]), leaves[0].dtype)
-            for (rows, _), leaf in zip(told, leaves, strict=True):
-                whole[rows] = leaf
-            return whole
-
-        return jax.tree.map(joined, *(one for _, one in told))
+    return jax.tree.map(joined, *(one for _, one in told))

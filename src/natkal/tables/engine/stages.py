@@ -26,8 +26,9 @@ from natkal.banks.scaled import Scaled
 from natkal.banks.selection import REVIEW, room_for
 from natkal.banks.units.standardise import ScaledState, Standard
 from natkal.compiling.policy import blank, compile_loop, inside_transformation, run_once, run_together
+from natkal.tables.engine.batch import Predictions
 from natkal.tables.learner.architectures import Inputs
-from natkal.tables.learner.tasks import Outcome, Task
+from natkal.tables.learner.tasks import Task
 from natkal.typing import Array
 
 BLOCK = REVIEW
@@ -58,13 +59,6 @@ class Steps(NamedTuple):
     resets: Any = None
 
 
-class Told(NamedTuple):
-    """What a step tells: the outcome of the target, and each member's weight with the memory."""
-
-    outcome: Outcome
-    members: Any
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stages:
     """The programs of one target. `level` is the coverage of the limits that are computed, or None."""
@@ -73,7 +67,7 @@ class Stages:
     task: Task
     level: float | None
 
-    def run(self, state: ScaledState, steps: Steps, count: Any) -> tuple[ScaledState, Told]:
+    def run(self, state: ScaledState, steps: Steps, count: Any) -> tuple[ScaledState, Predictions]:
         """One block; only the first `count` of its steps are taken."""
         self._compile(state, steps)
         scales, standard = self._scale(state._replace(bank=()), steps, count)
@@ -210,7 +204,7 @@ class Stages:
         few = room != whole.sizes
         bank = running_bank(whole, room) if few else whole
 
-        def one(rest: Any, row: tuple[Any, Standard, Array]) -> tuple[Any, Told]:
+        def one(rest: Any, row: tuple[Any, Standard, Array]) -> tuple[Any, Predictions]:
             said, standard, y = row
             after, info = bank.weigh(rest, said, standard.target)
             prediction = self.learner.units.in_users_units(info.prediction, standard.units)
@@ -218,16 +212,17 @@ class Stages:
             if not self.task.classes:
                 log_prob = self.learner.units.log_prob(standard, info, prediction, self.task.to_learner(y))
             outcome = self.task.outcome(prediction, y, level=self.level, log_prob=log_prob)
-            told = Told(outcome, jnp.append(jnp.sum(prediction.weights, axis=1), info.memory))
+            told = Predictions((outcome,), jnp.sum(prediction.weights, axis=1), info.memory)
             return self.learner.follow_units(after, standard), told
 
-        def block(rest: Any, told: Any, rows: Standard, targets: Array, slots: Any, count: Array) -> tuple[Any, Told]:
+        def block(
+            rest: Any, told: Any, rows: Standard, targets: Array, slots: Any, count: Array
+        ) -> tuple[Any, Predictions]:
             rest = rest if rest.selection is None else whole.after_reviving(rest)
             own, said = (taken(rest, room), told_of(told, rest, room)) if few else (rest, told)
             after, answers = _each_row(one, own, (said, rows, targets), slots, count)
             if few:
-                weights = spread_out(answers.members[:, :-1], rest, room)
-                answers = answers._replace(members=jnp.concatenate([weights, answers.members[:, -1:]], axis=1))
+                answers = answers._replace(weights=spread_out(answers.weights, rest, room))
                 after = put_back(rest, after, room)
             # no block reaches over a decision, so that one can only fall on its last step
             return jax.lax.cond(count > 0, whole.decide, lambda rest: rest, after), answers

@@ -20,6 +20,7 @@ import numpy as np
 from natkal.banks.spec import GroupSpec
 from natkal.banks.tiles import CELLS, PLAIN, Tiled, random_grids, with_cells
 from natkal.banks.units.late_classes import with_offsets
+from natkal.compiling.float64 import float64
 from natkal.curvature import Curvature, blocks, dense, kronecker
 from natkal.engine import KalmanLearner
 from natkal.engine.growth import in_corner
@@ -268,8 +269,9 @@ class Memory(Architecture):
         """As the option `model` spells it."""
         return f"{self.cell}:{self.units}"
 
+    @float64
     def params(self, seed: int, shape: Shape, outputs: int) -> Params:
-        """First weights of the cell and of its readout."""
+        """First weights of the cell and of its readout, the same numbers in every door."""
         cell = RECURRENT[self.cell](self.units)
 
         def draw() -> Params:
@@ -279,8 +281,7 @@ class Memory(Architecture):
                 "readout": cells.readout_params(readout_key, cell.width, outputs),
             }
 
-        with jax.enable_x64(True):  # the same numbers in every door
-            return jax.tree.map(np.asarray, jax.jit(draw)())
+        return jax.tree.map(np.asarray, jax.jit(draw)())
 
     def model(self, params: Params, family: Family, mask: Any) -> Model:
         """The cell on the inputs that `mask` lets through."""

@@ -29,6 +29,7 @@ from natkal.banks.selection import Selection
 from natkal.banks.spec import BankSpec, GroupSpec, MemberSpec
 from natkal.banks.units.standardise import Standardiser
 from natkal.byte_sizes import readable
+from natkal.compiling.float64 import float64
 from natkal.engine import Learner, exact, fading, online, robust, sampled
 from natkal.engine.plan import estimate
 from natkal.errors import StreamError
@@ -138,6 +139,7 @@ def check_spec(spec: BankSpec, options: Options) -> None:
         raise ValueError(f"specs: {', '.join(sorted(named))} is not what model {options.model} makes")
 
 
+@float64
 def must_restart(spec: BankSpec, small: Shape, task: Task, large: Shape, wide: Task) -> bool:
     """Whether nothing tells where the parameters of a network of the user's own are in the larger one."""
     own = [group for group in spec.groups if not is_known(group.architecture)]
@@ -146,8 +148,7 @@ def must_restart(spec: BankSpec, small: Shape, task: Task, large: Shape, wide: T
     made: list[Any] = [
         make_architecture(own[0], spec.seed, shape, of.outputs) for shape, of in ((small, task), (large, wide))
     ]
-    with jax.enable_x64(True):
-        return not grows_into(made[0], made[1], small.columns, large.columns - small.columns)
+    return not grows_into(made[0], made[1], small.columns, large.columns - small.columns)
 
 
 def is_known(architecture: str) -> bool:
@@ -202,11 +203,11 @@ def within_memory(
     return tuple(left)
 
 
+@float64
 def bytes_of(specs: Sequence[BankSpec], shapes: Sequence[Shape], tasks: Sequence[Task]) -> int:
     """What the states of all targets take; nothing is allocated."""
     learners = [build(*one) for one in zip(specs, shapes, tasks, strict=True)]
-    with jax.enable_x64(True):
-        leaves = jax.tree.leaves([jax.eval_shape(learner.init) for learner in learners])
+    leaves = jax.tree.leaves([jax.eval_shape(learner.init) for learner in learners])
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf.dtype, "itemsize"))
 
 

@@ -6,6 +6,7 @@ the season takes, with the noise of many periods averaged out.
 
 Only what is known by then is used: a label that comes late counts from the row at which it came. Every key has a past
 of its own. Numbers enter as they are (and are scaled like other inputs), two classes as -1 and 1, more as indicators.
+The form is that of the classes there were room for at the start: one that comes later is 0 in all of them.
 """
 
 from collections import deque
@@ -150,7 +151,7 @@ class Past:
         if self.classes == 0:
             return np.concatenate([values, np.full((len(places), self.columns - len(lags)), np.nan)], axis=1)
         if self.classes == 2:
-            return np.nan_to_num(2.0 * values - 1.0)
+            return np.nan_to_num(np.where(values < 2, 2.0 * values - 1.0, 0.0))
         width = min(self.classes, INDICATORS)
         return (values[:, :, None] == np.arange(width)).astype(float).reshape(len(places), -1)
 

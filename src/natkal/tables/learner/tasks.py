@@ -4,13 +4,14 @@ A new task is one class here and one line in `TASKS`.
 """
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
 
 from natkal.banks.mixture import Mixture
 from natkal.families import Bernoulli, Categorical, Family, Gaussian, Poisson, Weighted
+from natkal.tables.engine.batch import TargetPrediction
 from natkal.typing import Array
 
 LEVEL = 0.9
@@ -21,23 +22,6 @@ distribution function costs time, and there are hundreds of laws.
 """
 FARTHEST_LOG = 50.0
 """Limits of a positive number are at most e^50 times the centre: beyond that they say nothing."""
-
-
-class Outcome(NamedTuple):
-    """A prediction in the user's units and how it fared, all before learning from the row.
-
-    `point` is the value to bet on (NaN for classes) and `spread` its standard deviation; `low` and `high` are the
-    limits of the central interval (NaN where not asked for); `probabilities` those of the classes (none for numbers).
-    `log_prob` is that of what came, `rank` is P(Y <= y), both NaN where nothing came.
-    """
-
-    point: Any
-    spread: Any
-    low: Any
-    high: Any
-    probabilities: Any
-    log_prob: Any
-    rank: Any
 
 
 @runtime_checkable
@@ -72,7 +56,7 @@ class Task(Protocol):
         """The inverse of `to_learner`."""
         ...
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> TargetPrediction:
         """The prediction in the user's units, and how probable y was; `level` is the coverage of the limits or None.
 
         `log_prob` is that of y as the learner takes it, where it is known already.
@@ -106,7 +90,7 @@ class Number:
         """The number itself; no larger than a double holds."""
         return jnp.exp(jnp.clip(y, -700.0, 700.0)) if self.log else y
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> TargetPrediction:
         """Mean (of a logarithm: the median), deviation and limits."""
         value = self.to_learner(y)
         known = ~jnp.isnan(y)
@@ -144,7 +128,7 @@ class Count:
         """The count."""
         return y
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> TargetPrediction:
         """Mean, deviation and limits."""
         known = ~jnp.isnan(y)
         filled = jnp.where(known, y, 0.0)
@@ -191,7 +175,7 @@ class Classes:
         """The number of the class."""
         return y if self.slots == 2 else jnp.where(y == self.slots - 1, 0.0, y + 1)
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> Outcome:
+    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> TargetPrediction:
         """The probabilities of the classes, class 0 first."""
         known = ~jnp.isnan(y)
         own = prediction.probabilities_one()
@@ -230,7 +214,7 @@ def point_of(task: str, outcome: Any) -> np.ndarray:
     """One value to bet on for each row: the number of the most probable class, or the point."""
     if task in ("binary", "multiclass"):
         return outcome.probabilities.argmax(axis=1).astype(np.float64)
-    return outcome.point
+    return outcome.value
 
 
 def _limits(prediction: Mixture, level: Any) -> tuple[Any, Any]:
@@ -240,8 +224,10 @@ def _limits(prediction: Mixture, level: Any) -> tuple[Any, Any]:
     return prediction.quantile((1 - level) / 2), prediction.quantile((1 + level) / 2)
 
 
-def _outcome(point: Any, spread: Any, low: Any, high: Any, log_prob: Array, rank: Any, known: Array) -> Outcome:
+def _outcome(
+    point: Any, spread: Any, low: Any, high: Any, log_prob: Array, rank: Any, known: Array
+) -> TargetPrediction:
     dtype = log_prob.dtype
     numbers = [jnp.asarray(value, dtype) for value in (point, spread, low, high)]
     told = [jnp.where(known, jnp.asarray(value, dtype), jnp.nan) for value in (log_prob, rank)]
-    return Outcome(numbers[0], numbers[1], numbers[2], numbers[3], jnp.zeros(0, dtype), told[0], told[1])
+    return TargetPrediction(numbers[0], numbers[1], numbers[2], numbers[3], jnp.zeros(0, dtype), told[0], told[1])
