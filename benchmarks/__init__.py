@@ -28,6 +28,7 @@ BENCHMARKS = {
     "rate": "benchmarks.rate",
     "ray": "benchmarks.ray_fleets",
     "recurrent": "benchmarks.recurrent",
+    "same": "benchmarks.same",
     "serve": "benchmarks.serve",
     "soak": "benchmarks.soak",
     "step-control": "benchmarks.step_control",

@@ -108,6 +108,12 @@ def test_answers_are_frames_of_the_same_kind_one_row_for_each(by_file, tmp_path)
         run.predict([{"a": 1.0, "c": 2.0}])
 
 
+def test_a_saved_run_with_forecasts_goes_on(tmp_path):
+    run = learn(rows(), horizon=2)
+    again = nk.load_run(run.save(tmp_path / "kept"))
+    assert again.learn(rows()[:5]).rows["learned"] == len(VALUES) + 5
+
+
 def test_a_folder_of_the_command_is_a_run(by_file):
     _, session = by_file
     run = nk.load_run(session.folder)

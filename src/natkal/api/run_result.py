@@ -21,7 +21,7 @@ from natkal.runs.pace import progress_line
 from natkal.runs.predict_rows import predictions
 from natkal.runs.session import Session
 
-FILES = (checkpoint.CURRENT, checkpoint.PREVIOUS, "metrics.csv", "rejects.jsonl", "report.html")
+FILES = (checkpoint.CURRENT, checkpoint.PREVIOUS, "metrics.csv", "rejects.jsonl", "forecasts.csv", "report.html")
 
 
 class Page:

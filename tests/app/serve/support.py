@@ -65,7 +65,7 @@ class Client:
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         asked = self._client.request(method, path, **options)
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(asked, self._loop).result(600)
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.request("GET", path, **options)
