@@ -112,7 +112,7 @@ class MemoryDoor(FileDoor):
                 self.learned.learn(rows, progress=False)
 
     @property
-    def counts(self) -> dict[str, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def counts(self) -> dict[str, int]:
         return self._run.rows
 
     @property
