@@ -109,7 +109,7 @@ def test_answers_are_frames_of_the_same_kind_one_row_for_each(by_file, tmp_path)
 
 
 def test_a_saved_run_with_forecasts_goes_on(tmp_path):
-    run = learn(rows(), horizon=2)
+    run = nk.learn(rows(), target="a", horizon=2, **ONE_FILTER)
     again = nk.load_run(run.save(tmp_path / "kept"))
     assert again.learn(rows()[:5]).rows["learned"] == len(VALUES) + 5
 
