@@ -22,10 +22,9 @@ def recurrent(shape: Shape, task: str = "regression", keyed: bool = False, size:
     return sum(name.startswith("gru") for name in spec.member_names)
 
 
-def test_only_numbers_in_order_have_a_recurrent_member() -> None:
-    """Other tables, classes, models for each key, and small budgets or memories do not pay for it."""
+def test_only_series_of_numbers_have_a_recurrent_member() -> None:
+    """Classes, models for each key, and small budgets or memories do not pay for it."""
     assert recurrent(SERIES) == 3
-    assert recurrent(dataclasses.replace(SERIES, series=False)) == 0
     assert recurrent(SERIES, "binary") == 0
     assert recurrent(SERIES, keyed=True) == 0
     assert recurrent(SERIES, budget="fast") == 0

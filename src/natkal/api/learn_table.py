@@ -80,7 +80,7 @@ def learn(
         missing: A missing feature: `impute` (its mean so far) or `reject` (the row is not used).
         encoding: Encoding of text files.
         decimal: Decimal sign of numbers written as text: `auto`, `.` or `,`.
-        model: `auto`, `linear`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, or package.module:function.
+        model: `auto`, `linear`, `mlp:64,64`, `gru:8` (rnn, lstm, rtu, lru alike), or package.module:function.
         key: Column of keys: one model for each.
         pool: With `key`: the models share a prior that is learned from all of them.
         past: Earlier targets as inputs: `auto`, `none`, or lags such as `[1, 2, 48]`.

@@ -69,7 +69,8 @@ def learn(
     ] = None,
     # the model, and how it learns
     model: Annotated[
-        str, _model("MODEL", "auto, linear, mlp:64,64, rnn:8, gru:8, lstm:8 or package.module:function.")
+        str,
+        _model("MODEL", "auto, linear, mlp:64,64, gru:8 (rnn, lstm, rtu, lru alike) or package.module:function."),
     ] = "auto",
     past: Annotated[str, _model("LAGS", "Earlier targets as inputs: auto, none, or lags such as 1,2,48.")] = "auto",
     budget: Annotated[

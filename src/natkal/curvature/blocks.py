@@ -26,13 +26,13 @@ By = Literal["layer", "neuron", "unit"] | Callable[[str], Hashable]
 class BlocksState(NamedTuple):
     """For each group of equal blocks their covariances (blocks, n, n), and roots of Lambda_0's blocks if it is kept.
 
-    `limit` is the variance that forgetting may reach.
+    `limit` is the variance that forgetting may reach, of all entries or of each.
     """
 
     covs: tuple[Float[Array, "blocks n n"], ...]
     prior: tuple[Float[Array, "blocks n n"], ...] | None
     groups: Layers
-    limit: Float[Array, ""]
+    limit: Float[Array, ""] | tuple[Float[Array, "blocks n"], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Blocks(Projected[BlocksState]):
 
     by: By
     decoupled: bool
+    within_prior: bool = False
 
     def init(self, prior: Prior) -> BlocksState:
         """The blocks of P_0, or the inverses of those of Lambda_0."""
@@ -50,7 +51,10 @@ class Blocks(Projected[BlocksState]):
         if prior.kept is not None:
             # Lambda_0 = R R' with R = C'^-1, C C' = Sigma_0
             roots = tuple(jnp.swapaxes(jax.vmap(prior_root)(block), 1, 2) for block in self._covs(groups, prior.kept))
-        return BlocksState(covs=covs, prior=roots, groups=groups, limit=largest_variance(needs_prior(prior, "block")))
+        limit: Any = largest_variance(needs_prior(prior, "block"))
+        if self.within_prior:
+            limit = tuple(2 * jnp.diagonal(cov, axis1=1, axis2=2) for cov in covs)
+        return BlocksState(covs=covs, prior=roots, groups=groups, limit=limit)
 
     def _covs(self, groups: Layers, cov: Array) -> tuple[Array, ...]:
         if cov.ndim == 1:
@@ -61,7 +65,8 @@ class Blocks(Projected[BlocksState]):
 
     def fade(self, state: BlocksState, keep: Float[Array, ""], restore: Float[Array, ""] | None) -> BlocksState:
         """P / keep; with a kept prior (P^-1 keep + restore R R')^-1, at a cost of n^3 per block."""
-        covs = tuple(_held(cov, state.limit) * (1 / keep) for cov in state.covs)
+        limits = state.limit if self.within_prior else (state.limit,) * len(state.covs)
+        covs = tuple(_held(cov, limit) * (1 / keep) for cov, limit in zip(state.covs, limits, strict=True))
         if state.prior is not None and restore is not None:
 
             def add_prior(cov: Array, root: Array) -> Array:
@@ -107,13 +112,14 @@ class Blocks(Projected[BlocksState]):
 
     def embed(self, state: BlocksState, larger: BlocksState, places: Any) -> BlocksState:
         """The old blocks within the new ones; units and inputs that are new have their prior."""
-        covs = []
-        for own, wide, small, large in zip(
-            state.covs, larger.covs, state.groups.layers, larger.groups.layers, strict=True
-        ):
+        covs, limits = [], []
+        for at, (small, large) in enumerate(zip(state.groups.layers, larger.groups.layers, strict=True)):
             inputs, units = layer_places(small, large, places)
+            own, wide = state.covs[at], larger.covs[at]
             covs.append(wide.at[units[:, None, None], inputs[None, :, None], inputs[None, None, :]].set(own))
-        return larger._replace(covs=tuple(covs))
+            if self.within_prior:
+                limits.append(larger.limit[at].at[units[:, None], inputs[None, :]].set(state.limit[at]))
+        return larger._replace(covs=tuple(covs), limit=tuple(limits) if self.within_prior else larger.limit)
 
     def solve(self, state: BlocksState, vector: Float[Array, " p"]) -> Float[Array, " p"]:
         """P vector."""
@@ -226,7 +232,7 @@ def _diagonal_blocks(groups: Layers, matrix: Float[Array, "p p"]) -> tuple[Float
     return tuple(blocks)
 
 
-def _held(covs: Float[Array, "blocks n n"], limit: Float[Array, ""]) -> Float[Array, "blocks n n"]:
+def _held(covs: Float[Array, "blocks n n"], limit: Float[Array, "#blocks #n"] | Float[Array, ""]) -> Array:
     """H P H, block by block."""
     blocks, size = covs.shape[:2]
     own = holds(covs.reshape(blocks, -1)[:, :: size + 1], limit)  # a slice of the diagonals: a gather takes longer
@@ -237,7 +243,9 @@ def _roots(covs: Float[Array, "blocks n n"]) -> Float[Array, "blocks n n"]:
     return jax.vmap(lambda cov: linalg.cholesky(cov).triangle())(covs)
 
 
-def blocks(*, by: By = "neuron", decoupled: bool = False, mesh: Mesh | None = None) -> Blocks | Spread:
+def blocks(
+    *, by: By = "neuron", decoupled: bool = False, within_prior: bool = False, mesh: Mesh | None = None
+) -> Blocks | Spread:
     """A full covariance for each group of parameters, the groups independent.
 
     `by="neuron"`: each unit's incoming weights and bias, p times fan-in numbers in all; `by="unit"`: the same with the
@@ -246,6 +254,9 @@ def blocks(*, by: By = "neuron", decoupled: bool = False, mesh: Mesh | None = No
     `jax.tree_util.keystr` writes it) to a label, one group per label. By default a block adds its own Fisher matrix to
     its own precision; `decoupled` keeps the joint filter's covariance of each block (the decoupled extended Kalman
     filter, node-decoupled with `by="neuron"`).
+
+    `within_prior`: what forgetting has widened to twice its prior's variance is set back to it (limits.py), for a model
+    whose linearisation holds no further than that.
 
     `mesh` spreads the blocks over the devices of a mesh, of one process or of many, a block whole on one of them; a
     step then sends p numbers and the gram matrix of the observation from device to device.
@@ -257,6 +268,8 @@ def blocks(*, by: By = "neuron", decoupled: bool = False, mesh: Mesh | None = No
     if not callable(by) and by not in ("layer", "neuron", "unit"):
         raise ValueError(f'by: must be "layer", "neuron", "unit" or a function of a leaf\'s path, got {by!r}')
     if mesh is not None:
+        if within_prior:
+            raise ValueError("within_prior: blocks that are spread over a mesh are held at one limit; leave it out")
         part = Blocks(by="neuron", decoupled=decoupled)
         return spread(part, functools.partial(_groups, by=by), mesh, by_unit=True)
-    return Blocks(by=by, decoupled=decoupled)
+    return Blocks(by=by, decoupled=decoupled, within_prior=within_prior)

@@ -64,7 +64,7 @@ def check_memory(settings: Settings) -> None:
     """Refuse what only makes sense for a model with memory, or only for one without."""
     if not settings.options.has_memory:
         if settings.sequence is not None:
-            raise StreamError("--sequence: is for models with memory (--model rnn:8, gru:8 or lstm:8)")
+            raise StreamError("--sequence: is for models with memory (--model gru:8, lru:64, ...)")
     elif settings.label_delay or settings.id:
         option = "--label-delay" if settings.label_delay else "--id"
         raise StreamError(f"{option}: a model with memory must learn the rows in their order; use one without")

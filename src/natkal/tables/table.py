@@ -99,7 +99,7 @@ class TableLearner:
         """Where the models of the keys learn, if not here."""
         self._progress: tuple[Any, list[Progress]] | None = None
         self.block = BLOCK
-        self.specs = choose_within(options, *self._sizes(), keyed)
+        self.specs = choose_within(options, *self._sizes(), keyed, in_order)
         """The learner of each target, chosen once for the columns and classes there are at the start."""
         self._build()
         self.held: Any = spread(self.loop.start(), FIRST_SLOTS) if keyed else self.loop.start()

@@ -1,8 +1,5 @@
-"""Architectures of the members that a table gets: a network without memory, a linear model with cells, a recurrent
-network, the user's own.
-
-Each has `name`, `params(seed, shape, outputs)`, `model(params, family, mask)`, `curvature(size)`,
-`prior(params, shape)` and `learner(filter, mask, reach)`.
+"""Architectures of the members that a table gets: a network without memory, a linear model with cells, the
+user's own. Recurrent networks are in recurrent.py, the seam is in base.py.
 """
 
 import dataclasses
@@ -10,8 +7,8 @@ import importlib
 import itertools
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,74 +17,22 @@ import numpy as np
 from natkal.banks.spec import GroupSpec
 from natkal.banks.tiles import CELLS, PLAIN, Tiled, random_grids, with_cells
 from natkal.banks.units.late_classes import with_offsets
-from natkal.compiling.float64 import float64
-from natkal.curvature import Curvature, blocks, dense, kronecker
+from natkal.curvature import Curvature, dense, kronecker
 from natkal.engine import KalmanLearner
 from natkal.engine.growth import in_corner
 from natkal.errors import StreamError
 from natkal.families import Family
-from natkal.models import Model, cells, fan_in_prior, mlp_apply, recurrent_model, static_model
+from natkal.models import Model, fan_in_prior, mlp_apply, static_model
+from natkal.tables.learner.base import DENSE_UP_TO, Architecture, Inputs, Shape
+from natkal.tables.learner.recurrent import KINDS, make_memory
 from natkal.typing import Array, Params
 
-DENSE_UP_TO = 400
-"""Parameters of a linear model that get a full covariance; a larger one, and every network, a structured one."""
 DIRECTIONS = 1_000
 """The stream of random numbers of the directions of `Waves`; those below are of the layers of networks."""
-RECURRENT = {"rnn": cells.tanh, "gru": cells.gru, "lstm": cells.lstm}
-NAMED_SIZES = ("mlp", "tiles", *RECURRENT)
+NAMED_SIZES = ("mlp", "tiles", *KINDS)
 """Architectures whose sizes stand behind their name."""
 GRIDS, MOST_CELLS = 64, 4096
 """Random grids of a model with cells, and the most cells of one of them."""
-
-
-class Inputs(NamedTuple):
-    """One row: its numbers, and how many classes are known by now (0 for numbers).
-
-    A model sees in the place of `known` what is added to each of its outputs (banks/units/late_classes.py).
-    """
-
-    features: Any
-    known: Any
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """The numbers of a row: how many there is room for, which are plain numbers to be scaled, and which are past.
-
-    `fan_in` is the number of inputs that the priors of the first weights are divided by. `past` is how many of the
-    inputs, the first ones, are earlier targets, `later_past` are the places of those that came later, and `naive` the
-    weights of a naive forecast from them (none where there is no such forecast). `series`: rows in their order, with a
-    date or names at most beside the target. `alone`: the table began with its target only; it has no members without
-    the past, whatever columns come later.
-    """
-
-    columns: int
-    scaled: tuple[bool, ...]
-    past: int
-    fan_in: int
-    naive: tuple[float, ...] = ()
-    series: bool = False
-    alone: bool = False
-    later_past: tuple[int, ...] = ()
-
-    @property
-    def is_past(self) -> np.ndarray:
-        """For each input, whether it is made of earlier targets."""
-        found = np.arange(self.columns) < self.past
-        found[list(self.later_past)] = True
-        return found
-
-
-class Architecture:
-    """Defaults of an architecture: prior variances 1/fan-in, and the filter itself as the learner."""
-
-    def prior(self, params: Params, shape: Shape) -> Params:
-        """The shape of the prior's variances."""
-        return fan_in_prior(params)
-
-    def learner(self, inner: KalmanLearner, mask: Any, reach: Any) -> Any:
-        """The learner that is made of this filter."""
-        return inner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,11 +60,11 @@ class Layers(Architecture):
             layers.append({"weight": weight.astype(self.dtype), "bias": np.zeros(outer, self.dtype)})
         return layers
 
-    def model(self, params: Params, family: Family, mask: Any) -> Model:
-        """The network on the inputs that `mask` lets through."""
+    def model(self, params: Params, family: Family, value: Mapping[str, Any]) -> Model:
+        """The network on the inputs that the mask lets through."""
 
         def apply(params: Params, inputs: Inputs) -> Array:
-            return with_offsets(self.apply(params, inputs.features * mask), inputs.known)
+            return with_offsets(self.apply(params, inputs.features * value["mask"]), inputs.known)
 
         return static_model(apply, params, family)
 
@@ -164,11 +109,11 @@ class Tiles(Architecture):
         """Everything starts at zero."""
         return {CELLS: np.zeros((GRIDS, outputs)), PLAIN: self.plain.params(seed, shape, outputs)}
 
-    def model(self, params: Params, family: Family, mask: Any) -> Model:
+    def model(self, params: Params, family: Family, value: Mapping[str, Any]) -> Model:
         """The linear model and the sum of the cells."""
 
         def apply(params: Params, inputs: Inputs) -> Array:
-            outputs = mlp_apply(params[PLAIN], inputs.features * mask) + jnp.sum(params[CELLS], axis=0)
+            outputs = mlp_apply(params[PLAIN], inputs.features * value["mask"]) + jnp.sum(params[CELLS], axis=0)
             return with_offsets(outputs, inputs.known)
 
         return static_model(apply, params, family)
@@ -182,15 +127,16 @@ class Tiles(Architecture):
         cells = fan_in_prior({CELLS: params[CELLS]})
         return {**cells, PLAIN: self.plain.prior(params[PLAIN], shape)}
 
-    def learner(self, inner: KalmanLearner, mask: Any, reach: Any) -> Any:
+    def learner(self, inner: KalmanLearner, value: Mapping[str, Any]) -> Any:
         """With as many places a grid as there is room for, a power of 2."""
+        mask = value["mask"]
         most = self.places // (GRIDS * inner.model.outputs.raw_dim)
         left_out = self.shape.past - jnp.sum(jnp.asarray(mask)[: self.shape.past])
         return Tiled(
             inner=inner,
             grids=random_grids(self.seed, GRIDS, self.shape.columns),
-            numbers=lambda inputs: inputs.features * mask,
-            rate=reach / jnp.maximum(self.shape.fan_in - left_out, 1.0),
+            numbers=lambda inputs: inputs.features * value["mask"],
+            rate=value["reach"] / jnp.maximum(self.shape.fan_in - left_out, 1.0),
             cells=min(MOST_CELLS, 1 << (most.bit_length() - 1)),
         )
 
@@ -236,67 +182,6 @@ class Waves(Layers):
         return self.waves + shape.fan_in
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class MaskedCell:
-    """A cell on the inputs that `mask` lets through; its weights feed the same units."""
-
-    cell: Any
-    mask: Any
-
-    def __call__(self, params: Params, state: Any, inputs: Inputs) -> Any:
-        """The next state."""
-        return self.cell(params, state, inputs.features * self.mask)
-
-    def owners(self, params: Params) -> np.ndarray:
-        """The unit that each parameter feeds."""
-        return self.cell.owners(params)
-
-    @property
-    def wiring(self) -> np.ndarray:
-        """Which unit reads which."""
-        return self.cell.wiring
-
-
-@dataclasses.dataclass(frozen=True)
-class Memory(Architecture):
-    """A recurrent network with one layer of this cell."""
-
-    cell: str
-    units: int
-
-    @property
-    def name(self) -> str:
-        """As the option `model` spells it."""
-        return f"{self.cell}:{self.units}"
-
-    @float64
-    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
-        """First weights of the cell and of its readout, the same numbers in every door."""
-        cell = RECURRENT[self.cell](self.units)
-
-        def draw() -> Params:
-            cell_key, readout_key = jax.random.split(jax.random.key(seed))
-            return {
-                "cell": cell.params(cell_key, shape.columns),
-                "readout": cells.readout_params(readout_key, cell.width, outputs),
-            }
-
-        return jax.tree.map(np.asarray, jax.jit(draw)())
-
-    def model(self, params: Params, family: Family, mask: Any) -> Model:
-        """The cell on the inputs that `mask` lets through."""
-        cell = RECURRENT[self.cell](self.units)
-
-        def read(params: Params, state: Any, inputs: Inputs) -> Array:
-            return with_offsets(cell.readout(params, state, inputs.features * mask), inputs.known)
-
-        return recurrent_model(MaskedCell(cell, mask), read, params, cell.state(), family)
-
-    def curvature(self, size: int) -> Curvature:
-        """A full covariance while it is small, one for each unit's weights beyond."""
-        return dense(kernel="immediate") if size <= 3 * DENSE_UP_TO else blocks()
-
-
 @dataclasses.dataclass(frozen=True)
 class UsersOwn(Architecture):
     """A network of the user's own: `function(inputs, outputs)` returns (apply, params)."""
@@ -314,12 +199,12 @@ class UsersOwn(Architecture):
         """The user's own."""
         return self.start
 
-    def model(self, params: Params, family: Family, mask: Any) -> Model:
-        """The user's function on the inputs that `mask` lets through."""
+    def model(self, params: Params, family: Family, value: Mapping[str, Any]) -> Model:
+        """The user's function on the inputs that the mask lets through."""
         own = self.apply
 
         def apply(params: Params, inputs: Inputs) -> Array:
-            return with_offsets(jnp.reshape(own(params, inputs.features * mask), (-1,)), inputs.known)
+            return with_offsets(jnp.reshape(own(params, inputs.features * value["mask"]), (-1,)), inputs.known)
 
         return static_model(apply, params, family)
 
@@ -343,8 +228,8 @@ def make_architecture(spec: GroupSpec, seed: int, shape: Shape, outputs: int) ->
         return Layers(tuple(int(size) for size in sizes.split(",")), np.dtype(spec.dtype))
     if kind == "tiles":
         return Tiles(int(sizes), seed, shape)
-    if kind in RECURRENT:
-        return Memory(kind, int(sizes))
+    if kind in KINDS:
+        return make_memory(spec, shape)
     return load_users_network(spec.architecture, shape.columns, outputs)
 
 

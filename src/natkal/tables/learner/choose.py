@@ -2,7 +2,8 @@
 
 `auto` is a mixture over architectures, each with several priors and fadings and with and without the target's past:
 a linear model, a network of one hidden layer and one of two, with a Kronecker-factored covariance for each layer, and
-for a series a recurrent network of RECURRENT_UNITS gated units with a full covariance and exact sensitivities.
+for a series a recurrent network of RECURRENT_UNITS gated units with a full covariance and exact sensitivities. A table
+whose rows are in order has recurrent networks of two kinds, MEMORIES, that remember inputs and not targets.
 
 The answer is a `BankSpec`, names and numbers, from which the learner is built for as many columns and classes as there
 are: it is asked for once, and what comes later adds and removes no member (banks/resize.py).
@@ -59,6 +60,10 @@ MOST_TILED, MOST_TILED_OUTPUTS, LEAST_CELLS = 64, 6, 64
 SLOW_PATIENCE = 2.0
 """Members with cells learn slowly and for long: so many times the usual loss does not stop them."""
 RECURRENT_UNITS = 8
+MEMORIES = ("gru:16", "lru:64")
+"""Recurrent groups of a table whose rows are in order."""
+REMEMBERING = ((10.0, 1e-4), (10.0, 1e-3))
+"""(prior scale, fading) of their members."""
 
 
 class Size(NamedTuple):
@@ -87,12 +92,17 @@ MANY_CLASSES, FISHER_DRAWS = 64, 4
 """Beyond so many classes the Fisher matrix is estimated from a few draws: the exact one costs classes^3 per row."""
 
 
-def choose(options: Options, shape: Shape, task: Task, keyed: bool = False, size: int = 0) -> BankSpec:
+def choose(
+    options: Options, shape: Shape, task: Task, keyed: bool = False, size: int = 0, in_order: bool = True
+) -> BankSpec:
     """The learner for a table that begins with rows of this shape; it is asked once, and the members stay its own.
 
-    `size` is the place in SIZES of its networks.
+    `size` is the place in SIZES of its networks. `in_order`: rows are learned in the order in which they come.
     """
-    groups = [_single(options, shape)] if options.single else _groups(options, shape, task, keyed, SIZES[size])
+    if options.single:
+        groups = [_single(options, shape)]
+    else:
+        groups = _groups(options, shape, task, keyed, SIZES[size], ordered=in_order and options.forget)
     many = sum(len(group.members) for group in groups) > 2
     return BankSpec(
         groups=tuple(groups),
@@ -157,13 +167,14 @@ def is_known(architecture: str) -> bool:
 
 
 def choose_within(
-    options: Options, shapes: Sequence[Shape], tasks: Sequence[Task], keyed: bool
+    options: Options, shapes: Sequence[Shape], tasks: Sequence[Task], keyed: bool, in_order: bool
 ) -> tuple[BankSpec, ...]:
     """For each target the largest mixture such that all states together fit into the memory that was allowed."""
     sizes = range(len(SIZES)) if options.model == "auto" and not (options.single or keyed) else range(1)
     needed = 0
     for size in sizes:
-        specs = tuple(choose(options, shape, task, keyed, size) for shape, task in zip(shapes, tasks, strict=True))
+        pairs = zip(shapes, tasks, strict=True)
+        specs = tuple(choose(options, shape, task, keyed, size, in_order) for shape, task in pairs)
         if options.bytes is None:
             return specs
         needed = bytes_of(specs, shapes, tasks)
@@ -219,7 +230,7 @@ def microseconds(group: Group) -> float:
     return STEP_MICROSECONDS + (work - gram) / ROW_WORK + gram / GRAM_WORK
 
 
-def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size) -> list[GroupSpec]:
+def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size, ordered: bool) -> list[GroupSpec]:
     """The architectures of the mixture; a model for each key gets linear ones only, since there are many of it."""
     if options.model != "auto":
         linear = options.model == "linear"
@@ -236,11 +247,23 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size)
     groups += [_group(options, shape, network, NETWORK, dtype="float32") for network in networks]
     if shape.series and shape.past and not task.classes and len(size.networks) > 1:
         groups.append(_group(options, shape, f"gru:{RECURRENT_UNITS}", NETWORK, both=False))
+    if ordered and few and not shape.series and len(size.networks) > 1:
+        groups += [_remembering(shape, name) for name in MEMORIES]
     limit = _for_members(options)
     if limit is None:
         return groups
     first, *costs = (microseconds(build_group(group, options.seed, shape, task)) for group in groups)
     return [groups[0], *(group for group, cost in zip(groups[1:], costs, strict=True) if first + cost <= limit)]
+
+
+def _remembering(shape: Shape, architecture: str) -> GroupSpec:
+    """Recurrent filters that remember the inputs of earlier rows, not their targets."""
+    inputs = "without past" if shape.past else "all"
+    members = tuple(
+        MemberSpec(f"{architecture} prior {scale:g} fading {rate:g}", scale, rate, inputs)
+        for scale, rate in REMEMBERING
+    )
+    return GroupSpec(architecture, "float32", members)
 
 
 def _for_members(options: Options) -> float | None:
@@ -321,11 +344,11 @@ def build_group(spec: GroupSpec, seed: int, shape: Shape, task: Task) -> Group:
         own = params
         if "start" in value:
             own = [{**params[0], "weight": params[0]["weight"] + value["start"][:, None]}, *params[1:]]
-        model = architecture.model(own, task.family, value["mask"])
+        model = architecture.model(own, task.family, value)
         variances = jax.tree.map(lambda variance: variance * value["prior"], prior)
         rates = fading(value["fading"])
         inner = online(model, prior_cov=variances, rates=rates, curvature=curvature, robust=outliers, fisher=fisher)
-        return architecture.learner(inner, value["mask"], value.get("reach"))
+        return architecture.learner(inner, value)
 
     masks = {"all": np.ones(shape.columns), "without past": np.where(shape.is_past, 0.0, 1.0)}
     starts = {"zero": np.zeros(shape.columns), "naive": np.zeros(shape.columns)}
