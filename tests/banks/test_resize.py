@@ -34,6 +34,8 @@ CASES = {
     "gru": Case("gru:3"),
     "lstm": Case("lstm:2"),
     "rnn": Case("rnn:3"),
+    "lru": Case("lru:4", "float32"),
+    "rtu": Case("rtu:3"),
 }
 SLOW = ("two layers", "lstm", "rnn")
 GROWTH = {"inputs": (2, 0), "outputs": (0, 3), "both": (3, 2)}
@@ -111,9 +113,10 @@ def test_another_structure_keeps_the_mean_and_about_the_variances(
     name: str, structures: str, growth: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model that outgrows a full covariance: the mean is the same, variances within a factor of 4."""
-    from natkal.tables.learner import architectures
+    from natkal.tables.learner import architectures, recurrent
 
-    monkeypatch.setattr(architectures, "DENSE_UP_TO", {"linear": 8, "gru": 24}[name])
+    for place in (architectures, recurrent):
+        monkeypatch.setattr(place, "DENSE_UP_TO", {"linear": 8, "gru": 24}[name])
     monkeypatch.setattr(choose, "build", choose.build.__wrapped__)
     small, large, state, moved, row, wider = grown(CASES[name], growth)
     kinds = [type(one.bank.groups[0].first.curvature).__name__ for one in (small, large)]
