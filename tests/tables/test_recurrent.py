@@ -43,7 +43,7 @@ def test_an_input_of_some_rows_ago_is_remembered(model: str, delay: int) -> None
     y = np.append(np.zeros(delay), inputs[:-delay, 0] > 0).astype(float)
     options = make_options(model=model, past="none", prior_scale=10.0, fading=1e-4)
     learner = TableLearner(options, [True, True], [TargetShape("binary", 2, 2)], limits=False)
-    told = learner.learn(learner.rows(inputs, y[:, None])).wait().outcomes[0]
+    told = learner.learn(learner.rows(inputs, y[:, None])).wait().targets[0]
     late = told.log_prob[-300:]
     assert -late.mean() < 0.45
 
@@ -72,7 +72,7 @@ def test_an_input_that_wakes_up_does_not_throw_a_fading_network_off() -> None:
     y = (inputs[:, 0] + 0.3 * rng.normal(size=rows) > 0).astype(float)
     options = make_options(model="lru:16", past="none", prior_scale=10.0, fading=3e-3)
     learner = TableLearner(options, [True] * 3, [TargetShape("binary", 2, 2)], limits=False)
-    told = learner.learn(learner.rows(inputs, y[:, None])).wait().outcomes[0]
+    told = learner.learn(learner.rows(inputs, y[:, None])).wait().targets[0]
     assert -told.log_prob[5000:].mean() < 1.0
 
 
