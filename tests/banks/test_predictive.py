@@ -28,7 +28,7 @@ def test_unknown_noise_is_bayesian_linear_regression(rtol):
         cov = np.linalg.inv(precision)
         centre, variance = u @ cov @ moment, 1 + u @ cov @ u
         law = scipy.stats.t(df=count, loc=centre, scale=np.sqrt(variance * squares / count))
-        np.testing.assert_allclose(info.log_prob[row], law.logpdf(y), rtol=100 * rtol, atol=100 * rtol)
+        np.testing.assert_allclose(info.expert_log_prob[row, 0, 0], law.logpdf(y), rtol=100 * rtol, atol=100 * rtol)
         squares, count = squares + (y - centre) ** 2 / variance, count + 1
         precision, moment = precision + np.outer(u, u), moment + y * u
 

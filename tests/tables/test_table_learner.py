@@ -222,3 +222,20 @@ def test_log_p_is_that_of_the_prediction_that_was_made(task):
     asked = learner.predict(learner.rows(inputs[30:31], targets[30:31, None])).targets[0].log_prob
     told = learner.learn(learner.rows(inputs[30:31], targets[30:31, None])).wait().targets[0].log_prob
     np.testing.assert_allclose(told, asked, rtol=1e-9)
+
+
+@pytest.mark.parametrize("learner", ["single", "fast"])
+def test_what_is_too_large_to_square_spoils_nothing(learner):
+    """After a target of 1e160 and an input of 1e100 the rows are predicted as without them."""
+    options = LINEAR if learner == "single" else make_options(budget="fast", past="none")
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(300, 4))
+    values[:, 3] = values[:, :3] @ [1.0, -1.0, 0.5] + 0.1 * rng.normal(size=300)
+    hostile = values.copy()
+    hostile[150, 3], hostile[180, 1] = 1e160, 1e100
+    targets = [TargetShape("regression", 0, 0)]
+    found = [learn(TableLearner(options, [True] * 3, targets, limits=True), rows) for rows in (values, hostile)]
+    clean, spoiled = (np.abs(told.targets[0].value - values[:, 3])[200:].mean() for told in found)
+    outcome = found[1].targets[0]
+    assert all(np.isfinite(column).all() for column in (outcome.value, outcome.low, outcome.high, outcome.log_prob))
+    assert spoiled < 1.3 * clean

@@ -15,7 +15,7 @@ from natkal.engine import Learner, online, plan, robust
 from natkal.engine.plan import CANDIDATES
 from natkal.engine.rates import fading
 from natkal.families import Family, Gaussian
-from natkal.laws import laws_for
+from natkal.laws import laws_for, marginal_for
 from natkal.models import Model, fan_in_prior, infer_inputs
 from natkal.typing import Params
 
@@ -63,7 +63,7 @@ def auto(
         curvature = _choose(inner, memory, len(settings))
     outliers = robust(threshold=OUTLIER_DISTANCE, adaptive=True) if family.support == "real" else None
     group = filters(inner, curvature, settings, prior_cov, robust=outliers)
-    bank = Bank(groups=(group,), laws=laws_for(family), share=SHARE)
+    bank = Bank(groups=(group,), laws=laws_for(family), share=SHARE, marginal=marginal_for(family))
     if not standardize:
         return bank
     example = infer_inputs(model) if inputs is None else inputs

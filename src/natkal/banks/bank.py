@@ -9,19 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from natkal.banks.group import Group, families_of, joined, map_running
-from natkal.banks.mixing import equal_log_weights, mix, regret_bound
-from natkal.banks.mixture import Mixture, joined_laws, mixed_moments
+from natkal.banks.mixing import MARGINAL_ROWS, equal_log_weights, marginal_share, mix, regret_bound
+from natkal.banks.mixture import MarginalLaw, Mixture, joined_laws, mixed_moments, with_marginal
 from natkal.banks.parameters import drawn, joint_law, total_covariance
 from natkal.banks.selection import Selection, best_of, decision_at, restarted, revived
 from natkal.banks.size import grown, pruned
-from natkal.banks.state import BankInfo, BankState, Told, is_sound
+from natkal.banks.state import BankInfo, BankState, MarginalState, Told, is_sound
 from natkal.compiling.policy import jit_method, run_once
 from natkal.engine import Learner
 from natkal.engine.checks import as_precision
 from natkal.engine.joint import JointLaw
 from natkal.engine.protocol import Feed
 from natkal.families.base import Family, as_float
-from natkal.laws import Laws, Moments
+from natkal.laws import Laws, Marginal, Moments
 from natkal.typing import Array, Bool, Float, Params
 
 DEAD_AFTER = 200
@@ -38,6 +38,8 @@ class Bank:
     selection: Selection | None = None
     scatter: float = 0.0
     """How far from `params` members start: times a draw of each one's prior."""
+    marginal: Marginal | None = None
+    """The law of the target's own past, which always keeps its share of the weight."""
 
     @property
     def outputs(self) -> Family:
@@ -59,7 +61,9 @@ class Bank:
 
     def regret_bound(self, observations: int, switches: int = 0) -> float:
         """The most the bank can lose in all to its best expert, or to experts that take turns, in nats."""
-        return regret_bound(self.experts, observations, self.share, switches)
+        shares = 1 / np.maximum(np.arange(observations), MARGINAL_ROWS)
+        beside = 0.0 if self.marginal is None else -float(np.sum(np.log1p(-shares)))
+        return regret_bound(self.experts, observations, self.share, switches) + beside
 
     def init(self, params: Params | None = None, key: Array | None = None) -> BankState:
         """Every member at `params` (each model's own unless given), all experts at equal weight."""
@@ -75,7 +79,13 @@ class Bank:
             reseeded=jnp.zeros((), jnp.int32),
             silent=jnp.full(self.size, -1, jnp.int32),
             selection=None if self.selection is None else self.selection.init(self.sizes, dtype),
+            marginal=self._start_marginal(dtype),
         )
+
+    def _start_marginal(self, dtype: Any) -> MarginalState | None:
+        if self.marginal is None:
+            return None
+        return MarginalState(self.marginal.start(dtype), jnp.zeros((), dtype))
 
     def _start(self, group: Group, params: Params | None, keys: Array) -> Any:
         states = group.init(params, keys)
@@ -225,11 +235,13 @@ class Bank:
             reseeded=state.reseeded + jnp.sum(bad, dtype=jnp.int32),
             silent=silent,
             selection=state.selection,
+            marginal=state.marginal,
         )
+        learned, log_prob = self._beside(learned, log_prob, target, observed)
         log_prob = jnp.where(observed, log_prob, 0.0)
         if self.selection is not None:
             learned = self.selection.follow(learned, state.log_weights, log_probs, log_prob, observed)
-        weights = jnp.sum(mixture.weights, axis=1)
+        weights = jnp.sum(mixture.weights, axis=1) / jnp.sum(mixture.weights)
         return learned, BankInfo(
             log_prob=log_prob,
             prediction=mixture,
@@ -241,6 +253,20 @@ class Bank:
             prior_left=weights @ learned.prior_left,
             reseeded=learned.reseeded,
         )
+
+    def _beside(self, state: BankState, log_prob: Array, target: Array, observed: Array) -> tuple[BankState, Array]:
+        """The law of the target's own past beside all members: log p of both, and what it knows then."""
+        own = state.marginal
+        if self.marginal is None or own is None:
+            return state, log_prob
+        y = value_of(self.outputs, target)
+        weight = jnp.ones_like(log_prob) if y is target else target[1]
+        alone = weight * self.marginal.log_prob(self.marginal.law(own.memory), y)
+        share = marginal_share(own.rows)
+        both = jnp.logaddexp(jnp.log1p(-share) + log_prob, jnp.log(share) + alone)
+        after = MarginalState(self.marginal.observe(own.memory, y, weight), own.rows + 1)
+        kept = jax.tree.map(lambda new, old: jnp.where(observed, new, old), after, own)
+        return state._replace(marginal=kept), both
 
     def decide(self, state: BankState) -> BankState:
         """After a step: which members go on, where the number of steps asks for a decision; `state` without members."""
@@ -362,10 +388,16 @@ class Bank:
     def _mixture(self, state: BankState, experts: Any, moments: Moments) -> Mixture:
         # a member that is not finite does not count until it is reseeded
         usable = self.running(state) & jnp.all(jnp.isfinite(moments.mean), axis=(1, 2))
-        usable = jnp.where(jnp.any(usable), usable, self.running(state))
+        marginal, members = None, 1.0
+        if self.marginal is None or state.marginal is None:
+            usable = jnp.where(jnp.any(usable), usable, self.running(state))
+        else:  # where no member is usable it is all there is
+            own = jnp.where(jnp.any(usable), marginal_share(state.marginal.rows), 1.0)
+            marginal, members = MarginalLaw(self.marginal.law(state.marginal.memory), own), 1 - own
         weights = jnp.where(usable[:, None], jnp.exp(state.log_weights), 0.0)
-        weights = weights / jnp.sum(weights)
-        together = mixed_moments(weights, moments)
+        total = jnp.sum(weights)
+        weights = members * weights / jnp.where(total > 0, total, 1.0)
+        together = mixed_moments(*with_marginal(weights, moments, self.marginal, marginal))
         return Mixture(
             mean=together.mean,
             spread=together.cov,
@@ -373,6 +405,8 @@ class Bank:
             experts=experts,
             laws=self.laws.unweighted,
             family=self.outputs.unweighted,
+            marginal=marginal,
+            marginals=self.marginal,
         )
 
     def _dead(self, state: BankState) -> Bool[Array, " m"]:

@@ -6,7 +6,7 @@ from typing import Any
 from natkal.banks.bank import Bank
 from natkal.banks.group import families_of, from_grid, from_learners
 from natkal.engine import Learner
-from natkal.laws import Laws, OwnPrediction
+from natkal.laws import Laws, OwnPrediction, marginal_for
 
 
 def bank(
@@ -20,9 +20,10 @@ def bank(
 
     `learners` is a list of learners of the same observations, or a function that makes one from the names of `grid`,
     whose points then all run; those that differ in numbers only (prior, fading, prior weight) are computed as one. The
-    mixture's log loss is never above that of its best member by more than `regret_bound`, ln(M) in all for `share` 0.
-    `share` lets weights come back when another member becomes the best: that much of the weight is dealt out evenly at
-    each step. `laws` are the predictive laws around each member's prediction, its own unless given.
+    mixture's log loss is never above that of its best member by more than `regret_bound`: ln(M) in all for `share` 0,
+    and up to `share` nats a row more for others. `share` lets weights come back when another member becomes the best:
+    that much of the weight is dealt out evenly at each step. `laws` are the predictive laws around each member's
+    prediction, its own unless given; where they are, the law of the targets' own past stands beside the members.
 
     >>> import jax.numpy as jnp
     >>> import natkal as nk
@@ -50,4 +51,6 @@ def bank(
         raise ValueError("learners: no member names the law of its observations, `outputs`, which a bank needs")
     if len({(family.support, family.event_shape) for family in families}) > 1:
         raise ValueError(f"learners: members observe different things, {' and '.join(map(str, families))}")
-    return Bank(groups=groups, laws=OwnPrediction(families[0]) if laws is None else laws, share=share)
+    if laws is None:
+        return Bank(groups=groups, laws=OwnPrediction(families[0]), share=share)
+    return Bank(groups=groups, laws=laws, share=share, marginal=marginal_for(families[0]))

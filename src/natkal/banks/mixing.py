@@ -6,6 +6,14 @@ import jax.numpy as jnp
 
 from natkal.typing import Array, Bool, Float
 
+MARGINAL_ROWS = 1024
+"""The law of the target's own past has 1 / max(n, MARGINAL_ROWS) of the weight after n rows."""
+
+
+def marginal_share(rows: Float[Array, ""]) -> Float[Array, ""]:
+    """The share of the law of the target's own past after so many rows: it costs 1 + ln(n / 1,024) nats in n rows."""
+    return 1 / jnp.maximum(rows, MARGINAL_ROWS)
+
 
 def equal_log_weights(shape: tuple[int, ...], dtype: jnp.dtype) -> Float[Array, "*e"]:
     """1/E each."""

@@ -13,7 +13,7 @@ from jax.scipy.special import logsumexp
 from natkal.engine.distributions import find_quantile
 from natkal.engine.prediction import PredictiveLaw
 from natkal.families.base import Event, Family
-from natkal.laws import Laws, Moments
+from natkal.laws import Laws, Marginal, Moments
 from natkal.typing import Array, Float
 
 
@@ -23,21 +23,28 @@ class LawsByGroup(NamedTuple):
     parts: tuple[Any, ...]
 
 
+class MarginalLaw(NamedTuple):
+    """The law of a target by its own past alone, and its weight."""
+
+    law: Any
+    weight: Float[Array, ""]
+
+
 HEAVIEST = 4
 """Quantiles of counts are taken from so many laws of largest weight: their distribution functions are slow."""
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["mean", "spread", "weights", "experts"],
-    meta_fields=["laws", "family"],
+    data_fields=["mean", "spread", "weights", "experts", "marginal"],
+    meta_fields=["laws", "family", "marginals"],
 )
 @dataclasses.dataclass(frozen=True)
 class Mixture(PredictiveLaw):
     """What a bank expects of y.
 
     `mean` and `cov` are those of T(y) under the mixture. `weights` are those of each member (rows) with each of its
-    predictive laws (columns), and `experts` are these laws.
+    predictive laws (columns), and `experts` are these laws. What the weights lack of 1 is the weight of `marginal`.
     """
 
     mean: Any  # (k,), or (n, k) where several are stacked
@@ -46,6 +53,8 @@ class Mixture(PredictiveLaw):
     experts: Any
     laws: Laws
     family: Family
+    marginal: MarginalLaw | None = None
+    marginals: Marginal | None = None
 
     @property
     def cov(self) -> Array:
@@ -58,13 +67,19 @@ class Mixture(PredictiveLaw):
     def log_prob_one(self, y: Event) -> Array:
         """Log of the weighted sum of probabilities."""
         each = self._each(lambda law: self.laws.log_prob(law, y))
-        return logsumexp(jnp.where(self.weights > 0, jnp.log(self.weights) + each, -jnp.inf))
+        total = logsumexp(jnp.where(self.weights > 0, jnp.log(self.weights) + each, -jnp.inf))
+        if self.marginal is None or self.marginals is None:
+            return total
+        return jnp.logaddexp(total, jnp.log(self.marginal.weight) + self.marginals.log_prob(self.marginal.law, y))
 
     def cdf_one(self, y: Array) -> Array:
         """P(Y <= y); uniform between 0 and 1 along a stream whose predictive laws are right."""
         values = self._each(lambda law: self.laws.cdf(law, y))
         weights = self.weights.reshape(self.weights.shape + (1,) * jnp.ndim(y))
-        return jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=(0, 1))
+        total = jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=(0, 1))
+        if self.marginal is None or self.marginals is None:
+            return total
+        return total + self.marginal.weight * self.marginals.cdf(self.marginal.law, y)
 
     def quantile_one(self, q: Array) -> Array:
         """By bisection; of counts, over the laws of largest weight."""
@@ -86,7 +101,11 @@ class Mixture(PredictiveLaw):
         draw = drawn[0][1]
         for reached, other in drawn[1:]:
             draw = jnp.where(reached, other, draw)
-        return draw
+        if self.marginal is None or self.marginals is None:
+            return draw
+        which_key, own_key = jax.random.split(law_key)
+        own = self.marginals.sample(self.marginal.law, own_key).astype(draw.dtype)
+        return jnp.where(jax.random.uniform(which_key) < self.marginal.weight, own, draw)
 
     def probabilities_one(self) -> Array:
         """The mixture's."""
@@ -98,7 +117,7 @@ class Mixture(PredictiveLaw):
         if weights.size <= count or isinstance(self.experts, LawsByGroup):
             return self
         picked = _largest(weights, count)
-        kept = weights[picked] / jnp.sum(weights[picked])
+        kept = weights[picked] * jnp.sum(weights) / jnp.sum(weights[picked])
         experts = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[picked][None], self.experts)
         return dataclasses.replace(self, weights=kept[None], experts=experts)
 
@@ -107,7 +126,7 @@ class Mixture(PredictiveLaw):
         if len(self.weights) <= count or isinstance(self.experts, LawsByGroup):
             return self
         picked = _largest(jnp.sum(self.weights, axis=1), count)
-        kept = self.weights[picked] / jnp.sum(self.weights[picked])
+        kept = self.weights[picked] * jnp.sum(self.weights) / jnp.sum(self.weights[picked])
         return dataclasses.replace(self, weights=kept, experts=jax.tree.map(lambda leaf: leaf[picked], self.experts))
 
     def rescaled(self, location: Array, scale: Array) -> "Mixture":
@@ -116,23 +135,34 @@ class Mixture(PredictiveLaw):
         shift = jnp.broadcast_to(jnp.reshape(location, (-1,)), self.mean.shape)
         spread = None if self.spread is None else flat[:, None] * self.spread * flat[None, :]
         experts = jax.vmap(jax.vmap(lambda law: self.laws.rescaled(law, location, scale)))(self.experts)
-        return dataclasses.replace(self, mean=shift + flat * self.mean, spread=spread, experts=experts)
+        marginal = self._marginal(lambda laws, law: laws.rescaled(law, location, scale))
+        return dataclasses.replace(
+            self, mean=shift + flat * self.mean, spread=spread, experts=experts, marginal=marginal
+        )
 
     def with_means(self, change: Callable[[Array], Array]) -> "Mixture":
         """Every law with the mean that `change` makes of its own."""
         positive = self.family.support != "real"
 
-        def one(law: Any) -> Any:
-            mean = self.laws.moments(law).mean
+        def one(laws: Any, law: Any) -> Any:
+            mean = laws.moments(law).mean
             if positive:  # these laws have a mean and no location
-                return self.laws.rescaled(
+                return laws.rescaled(
                     law, jnp.zeros_like(mean), change(mean) / jnp.maximum(mean, jnp.finfo(mean.dtype).tiny)
                 )
-            return self.laws.rescaled(law, change(mean) - mean, jnp.ones_like(mean))
+            return laws.rescaled(law, change(mean) - mean, jnp.ones_like(mean))
 
-        experts = jax.vmap(jax.vmap(one))(self.experts)
-        together = mixed_moments(self.weights, jax.vmap(jax.vmap(self.laws.moments))(experts))
-        return dataclasses.replace(self, mean=together.mean, spread=together.cov, experts=experts)
+        experts = jax.vmap(jax.vmap(partial(one, self.laws)))(self.experts)
+        marginal = self._marginal(one)
+        moments = jax.vmap(jax.vmap(self.laws.moments))(experts)
+        together = mixed_moments(*with_marginal(self.weights, moments, self.marginals, marginal))
+        return dataclasses.replace(self, mean=together.mean, spread=together.cov, experts=experts, marginal=marginal)
+
+    def _marginal(self, change: Callable[[Marginal, Any], Any]) -> MarginalLaw | None:
+        """The law of the target's own past as `change` makes it."""
+        if self.marginal is None or self.marginals is None:
+            return None
+        return self.marginal._replace(law=change(self.marginals, self.marginal.law))
 
     def _each(self, compute: Callable[[Any], Array]) -> Array:
         """A number (or array) for each law, in the order of the weights."""
@@ -158,6 +188,19 @@ def joined_laws(groups: Sequence[Any]) -> Any:
 
 def _parts(experts: Any) -> tuple[Any, ...]:
     return experts.parts if isinstance(experts, LawsByGroup) else (experts,)
+
+
+def with_marginal(
+    weights: Float[Array, "m v"], moments: Moments, marginals: Marginal | None, marginal: MarginalLaw | None
+) -> tuple[Float[Array, "1 e"], Moments]:
+    """Weights and moments of all laws in one row, that of the target's own past last where there is one."""
+    flat = jax.tree.map(lambda leaf: leaf.reshape(1, -1, *leaf.shape[2:]), (weights, moments))
+    if marginal is None or marginals is None:
+        return flat
+    own = marginal.weight, marginals.moments(marginal.law)
+    return jax.tree.map(
+        lambda many, one: jnp.concatenate([many, one.astype(many.dtype)[None, None]], axis=1), flat, own
+    )
 
 
 def mixed_moments(weights: Float[Array, "m v"], moments: Moments) -> Moments:

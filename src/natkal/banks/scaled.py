@@ -171,10 +171,14 @@ class Scaled:
 
         Where the scale of a series grows with its trend, its noise stays what it is.
         """
-        if row.growth is None or not jax.tree.leaves(bank.noise):  # laws without a memory
+        if row.growth is None:
             return bank
-        noise = jax.vmap(self.bank.laws.in_units, (0, None))(bank.noise, row.growth)
-        return bank._replace(noise=noise)
+        if jax.tree.leaves(bank.noise):  # not of laws without a memory
+            bank = bank._replace(noise=jax.vmap(self.bank.laws.in_units, (0, None))(bank.noise, row.growth))
+        own = bank.marginal
+        if self.bank.marginal is None or own is None:
+            return bank
+        return bank._replace(marginal=own._replace(memory=self.bank.marginal.in_units(own.memory, row.growth)))
 
     def _told(self, row: "Standard", info: BankInfo, target: Array) -> BankInfo:
         """What the observation told, in the user's units; log p is a density per unit of the user's y."""

@@ -11,6 +11,13 @@ from natkal.families.base import Family
 from natkal.typing import Array, Bool, Float, Int
 
 
+class MarginalState(NamedTuple):
+    """The memory of the law of the target's own past, and how many rows were observed."""
+
+    memory: Any
+    rows: Float[Array, ""]
+
+
 class BankState(NamedTuple):
     """All members' states, group by group with a leading axis, and what is known of the members.
 
@@ -18,7 +25,7 @@ class BankState(NamedTuple):
     column for each of its laws. `memory` is the effective number of observations each member remembers, `prior_left`
     the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `silent` is
     for how many rows no gradient has reached some array of a member's parameters; below 0 if none ever has, from -1 on.
-    `selection` says which members run, where not all do.
+    `selection` says which members run, where not all do. `marginal` is what is known of the target by its own past.
     """
 
     members: tuple[Any, ...]
@@ -29,6 +36,7 @@ class BankState(NamedTuple):
     reseeded: Int[Array, ""]
     silent: Int[Array, " m"]
     selection: SelectionState | None
+    marginal: MarginalState | None = None
 
     def __repr__(self) -> str:
         members, laws = np.shape(self.log_weights)

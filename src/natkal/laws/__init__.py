@@ -21,6 +21,7 @@ from natkal.families import (
 from natkal.laws.base import Laws, Moments
 from natkal.laws.counted import Counted
 from natkal.laws.dispersed import SameMean
+from natkal.laws.marginal import Frequencies, HeavyTailed, Marginal, RunningStudent
 from natkal.laws.plug_in import OwnPrediction, PlugIn
 from natkal.laws.student import Student
 from natkal.laws.tempered import Tempered
@@ -28,6 +29,7 @@ from natkal.laws.tempered import Tempered
 __all__ = [
     "Counted",
     "Laws",
+    "Marginal",
     "Moments",
     "OwnPrediction",
     "PlugIn",
@@ -36,6 +38,7 @@ __all__ = [
     "Tempered",
     "laws_for",
     "laws_of_rewards",
+    "marginal_for",
 ]
 
 TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0)
@@ -66,6 +69,21 @@ def laws_for(family: Family) -> Laws:
             return SameMean(Gamma, None, shapes, gamma_cdf, least=jnp.square)
         case _:
             return PlugIn(family)
+
+
+def marginal_for(family: Family) -> Marginal | None:
+    """The law of a target by its own past alone; None where there is none for this family."""
+    match family.unweighted:
+        case Bernoulli() | Categorical() | Binomial() | Multinomial():
+            return Frequencies(family.unweighted)
+        case Gaussian():
+            return RunningStudent(family.unweighted.dim)
+        case Poisson() | NegativeBinomial():
+            return HeavyTailed(whole=True)
+        case Gamma():
+            return HeavyTailed(whole=False)
+        case _:
+            return None
 
 
 def laws_of_rewards(family: Family) -> Laws:

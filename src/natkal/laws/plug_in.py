@@ -1,16 +1,25 @@
-"""A member's own law and no other: that of a filter, or of a learner that natkal does not know."""
+"""A member's own law and no other: that of a filter, or of a learner that natkal does not know.
+
+Of a Gaussian it is exact: y ~ N(mean, R + A P A'), so that the weights of linear members are their posterior
+probabilities. Of other families it is the plug-in law, whose quantiles alone know of P.
+"""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from natkal import linalg
 from natkal.engine.distributions import matched_cdf
-from natkal.families import Family
+from natkal.families import Family, Gaussian
 from natkal.families.base import Event
 from natkal.laws.base import Memoryless, Moments
+from natkal.laws.student import present_entries
 from natkal.typing import Array, Float
+
+LOG_2PI = math.log(2 * math.pi)
 
 
 class OwnLaw(NamedTuple):
@@ -39,8 +48,14 @@ class PlugIn(Memoryless):
         return jax.tree.map(lambda leaf: leaf[None], prediction)
 
     def log_prob(self, law: OwnLaw, y: Event) -> Float[Array, ""]:
-        """The family's."""
-        return self.family.log_prob(law.natural, y)
+        """Log N(y; mean, R + A P A') of a Gaussian, else the family's."""
+        if not isinstance(self.family, Gaussian):
+            return self.family.log_prob(law.natural, y)
+        assert law.moments.cov is not None
+        residual, cov, present = present_entries(law.moments.mean, law.moments.cov, y)
+        root = linalg.cholesky(cov)
+        square = jnp.sum(jnp.square(root.whiten(residual)))
+        return -0.5 * (square + jnp.sum(present) * LOG_2PI) - jnp.sum(jnp.log(root.diagonal()))
 
     def moments(self, law: OwnLaw) -> Moments:
         """Noise and parameter uncertainty together."""
@@ -54,8 +69,13 @@ class PlugIn(Memoryless):
         return matched_cdf(self.family.support, jnp.reshape(mean, shape), jnp.reshape(variance, shape), y)
 
     def sample(self, law: OwnLaw, key: Array) -> Array:
-        """The family's."""
-        return self.family.sample(key, law.natural)
+        """Normal with these moments of a Gaussian, else the family's."""
+        if not isinstance(self.family, Gaussian):
+            return self.family.sample(key, law.natural)
+        assert law.moments.cov is not None
+        noise = jax.random.normal(key, law.moments.mean.shape, law.moments.mean.dtype)
+        drawn = law.moments.mean + linalg.semidefinite(law.moments.cov).triangle() @ noise
+        return jnp.reshape(drawn, self.family.event_shape)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -167,7 +167,7 @@ class Student(Plain):
     def observe(self, memory: Noise, prediction: Moments, y: Event) -> Noise:
         """n <- d n + 1, sum <- d sum + e' Q^-1 e / k, level <- level + a e; what is missing says nothing."""
         assert prediction.cov is not None
-        residual, cov, present = _present(prediction.mean, prediction.cov, y)
+        residual, cov, present = present_entries(prediction.mean, prediction.cov, y)
         errors = residual[None] - jnp.where(present[None], memory.level, 0.0)
         white = linalg.cholesky(cov).whiten(errors.T)
         told = jnp.sum(jnp.square(white), axis=0) / jnp.maximum(jnp.sum(present), 1)
@@ -227,7 +227,7 @@ class Student(Plain):
 
     def log_prob(self, law: StudentLaw, y: Event) -> Float[Array, ""]:
         """Log t of the entries that are there."""
-        residual, cov, present = _present(law.mean, law.cov, y)
+        residual, cov, present = present_entries(law.mean, law.cov, y)
         entries = jnp.sum(present)
         dims = entries.astype(law.mean.dtype)
         root = linalg.cholesky(cov)
@@ -283,8 +283,8 @@ def _log_factors(freedom: Float[Array, " n"], entries: int) -> Float[Array, "n d
     return gammaln((freedom + dims) / 2) - gammaln(freedom / 2) - dims / 2 * jnp.log(freedom * jnp.pi)
 
 
-def _present(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:
-    """Residual, covariance and mask; missing entries become independent, of unit variance and free of error."""
+def present_entries(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:
+    """Residual, covariance and mask of y; missing entries become independent, of unit variance and free of error."""
     value = jnp.reshape(as_float(y, mean.dtype), mean.shape)
     present = ~jnp.isnan(value)
     both = present[:, None] & present[None, :]

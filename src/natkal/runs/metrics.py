@@ -119,8 +119,7 @@ class TargetMetrics:
             return {}
         rows = Record(*(column[known] for column in rows))
         y, base_log_prob, base_point, filled = y[known], base_log_prob[known], base_point[known], filled[known]
-        log_prob = np.where(np.isfinite(rows.log_prob), rows.log_prob, -745.0)
-        sums: dict[str, Any] = {"log_loss": -log_prob.sum(), "baseline_log_loss": -base_log_prob.sum()}
+        sums: dict[str, Any] = {"log_loss": -rows.log_prob.sum(), "baseline_log_loss": -base_log_prob.sum()}
         if self.target.classes:
             assert again_log_prob is not None
             sums["last_log_loss"] = -again_log_prob[known].sum()

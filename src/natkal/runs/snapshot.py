@@ -28,7 +28,7 @@ from natkal.tables.table import TableLearner
 if TYPE_CHECKING:
     from natkal.runs.session import Session
 
-FORMAT = 6
+FORMAT = 7
 OPEN_ENDED = ("metrics.open", "metrics.recent", "recent_inputs")
 """Arrays whose number of rows only they themselves know."""
 F8 = np.dtype("<f8")

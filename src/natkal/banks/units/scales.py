@@ -6,6 +6,11 @@ keep coming (more than half of the last ten or so): then the core's memory is cu
 rows. A core whose spread has fallen far below (a change of units, say) starts again from the recent rows. The first
 FIRST_ROWS values are looked at together: their median and median deviation decide which of them belong to the core.
 
+An input that has never moved has no scale. When it first moves, all equal values before count as one: so it is seen at
+one deviation, and not at the root of their number. From then on no row is seen further away than n values allow: of
+n values none lies further than (n - 1) / sqrt(n) of their deviations from their mean, so |z| <= sqrt(n) always, and one
+value at most doubles the variance of all.
+
 A column that mostly repeats one value (an indicator, a count with many zeros) has a core without spread; its scale is
 that of all values.
 """
@@ -32,7 +37,7 @@ FALLEN = 20.0
 LONE = 100.0
 """A value whose size is more than this times that of every other is of another order."""
 LINEAR_UP_TO = 8.0
-"""A standardised value grows like a logarithm beyond: no input is so large that one row decides everything."""
+"""A standardised value grows like a logarithm beyond, up to 8 + ln(sqrt(n) - 7): no row decides everything."""
 
 
 class Welford(NamedTuple):
@@ -67,8 +72,9 @@ def start(shape: tuple[int, ...], dtype: Any) -> Scale:
 
 
 def observe(scale: Scale, values: Float[Array, "*e"]) -> Scale:
-    """One more value of each entry; a NaN is missing and changes nothing."""
-    present = jnp.isfinite(values)
+    """One more value of each entry; what is missing, or too large to be squared, changes nothing."""
+    present = jnp.isfinite(jnp.square(values)) & jnp.isfinite(jnp.square(values - scale.everything.mean))
+    scale = _first_move(scale, values)
     centre, deviation = _moments(scale.core)
     apart = jnp.abs(values - centre)
     outside = present & (apart > OUTSIDE * deviation) & (deviation > 0)
@@ -85,7 +91,7 @@ def observe(scale: Scale, values: Float[Array, "*e"]) -> Scale:
     again = values == scale.last
     repeats = scale.repeats + (again - scale.repeats) / count
     now = Scale(
-        everything=_add_values(scale.everything, values, present),
+        everything=_add_values(scale.everything, _within_reach(scale.everything, values), present),
         core=core,
         strays=jnp.where(present, strays, scale.strays),
         repeats=jnp.where(present, repeats, scale.repeats),
@@ -172,13 +178,32 @@ def standardised(scale: Scale, values: Float[Array, "*e"]) -> Float[Array, "*e"]
     centre, deviation = location_scale(scale)
     known = (deviation > 0) & jnp.isfinite(values)
     z = jnp.where(known, (values - centre) / jnp.where(known, deviation, 1.0), 0.0)
-    return compressed(z, LINEAR_UP_TO)
+    farthest = jnp.sqrt(scale.everything.seen)
+    return compressed(jnp.clip(z, -farthest, farthest), LINEAR_UP_TO)
 
 
 def compressed(z: Float[Array, "*e"], linear: float) -> Float[Array, "*e"]:
     """The same numbers up to `linear`, beyond it `linear` plus a logarithm."""
     beyond = jnp.maximum(jnp.abs(z) - linear, 0.0)
     return jnp.where(beyond > 0, jnp.sign(z) * (linear + jnp.log1p(beyond)), z)
+
+
+def _first_move(scale: Scale, values: Float[Array, "*e"]) -> Scale:
+    """Where all values so far were equal and this one is not, they count as one."""
+    moved = (_moments(scale.everything)[1] == 0) & jnp.isfinite(values) & (values != scale.last)
+
+    def once(sums: Welford) -> Welford:
+        return sums._replace(seen=jnp.where(moved, jnp.minimum(sums.seen, 1.0), sums.seen))
+
+    return scale._replace(everything=once(scale.everything), core=once(scale.core))
+
+
+def _within_reach(sums: Welford, values: Float[Array, "*e"]) -> Float[Array, "*e"]:
+    """The values, no further from the mean than sqrt(n) deviations once the first rows are known."""
+    mean, deviation = _moments(sums)
+    reach = jnp.sqrt(sums.seen + 1) * deviation
+    bounded = (sums.seen >= FIRST_ROWS) & (deviation > 0)
+    return jnp.where(bounded, jnp.clip(values, mean - reach, mean + reach), values)
 
 
 def _repeating(scale: Scale) -> Bool[Array, "*e"]:

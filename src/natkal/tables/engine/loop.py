@@ -245,7 +245,7 @@ class Loop:
         for learner, task, own, row in zip(self.learners, self.tasks, state, rows, strict=True):
             prediction = learner.predict(own, Inputs(row.numbers, row.known))
             weights = jnp.sum(prediction.weights, axis=1)
-            outcome = task.outcome(prediction, row.target, level=level)
+            outcome = task.outcome(prediction, row.target, row.known, level=level)
             parts.append(Predictions((outcome,), weights, weights @ own.bank.memory))
         return side_by_side(parts)
 

@@ -85,7 +85,7 @@ class Stages:
             members.append(after)
             told.append(said)
         weigh = self._weigh(room)
-        rest, outcomes = weigh(rest, tuple(told), standard, steps.target, steps.slots, count)
+        rest, outcomes = weigh(rest, tuple(told), standard, (steps.target, steps.known), steps.slots, count)
         return scales._replace(bank=rest._replace(members=tuple(members))), outcomes
 
     def _running(self, rest: Any) -> tuple[tuple[int, ...], Room, list[bool]]:
@@ -136,7 +136,7 @@ class Stages:
             for program, own in reversed(list(zip(self._members, state.bank.members, strict=True)))
         ]
         weigh = self._weigh(self.learner.bank.sizes)
-        jobs.append(lambda: weigh(blank(rest), told, standard, steps.target, steps.slots, none))
+        jobs.append(lambda: weigh(blank(rest), told, standard, (steps.target, steps.known), steps.slots, none))
         jobs.append(lambda: self._scale(scales, steps, none))
         run_together(jobs)
 
@@ -204,19 +204,19 @@ class Stages:
         few = room != whole.sizes
         bank = running_bank(whole, room) if few else whole
 
-        def one(rest: Any, row: tuple[Any, Standard, Array]) -> tuple[Any, Predictions]:
-            said, standard, y = row
+        def one(rest: Any, row: tuple[Any, Standard, tuple[Array, Array]]) -> tuple[Any, Predictions]:
+            said, standard, (y, classes) = row
             after, info = bank.weigh(rest, said, standard.target)
             prediction = self.learner.units.in_users_units(info.prediction, standard.units)
             log_prob = None
             if not self.task.classes:
                 log_prob = self.learner.units.log_prob(standard, info, prediction, self.task.to_learner(y))
-            outcome = self.task.outcome(prediction, y, level=self.level, log_prob=log_prob)
+            outcome = self.task.outcome(prediction, y, classes, level=self.level, log_prob=log_prob)
             told = Predictions((outcome,), jnp.sum(prediction.weights, axis=1), info.memory)
             return self.learner.follow_units(after, standard), told
 
         def block(
-            rest: Any, told: Any, rows: Standard, targets: Array, slots: Any, count: Array
+            rest: Any, told: Any, rows: Standard, targets: tuple[Array, Array], slots: Any, count: Array
         ) -> tuple[Any, Predictions]:
             rest = rest if rest.selection is None else whole.after_reviving(rest)
             own, said = (taken(rest, room), told_of(told, rest, room)) if few else (rest, told)

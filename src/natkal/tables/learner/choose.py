@@ -35,7 +35,7 @@ from natkal.engine import Learner, exact, fading, online, robust, sampled
 from natkal.engine.plan import estimate
 from natkal.errors import StreamError
 from natkal.families import Family
-from natkal.laws import Counted, Laws, PlugIn, Student, laws_for
+from natkal.laws import Counted, Laws, PlugIn, Student, laws_for, marginal_for
 from natkal.settings.options import SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
 from natkal.tables.learner.architectures import (
     GRIDS,
@@ -125,7 +125,7 @@ def build(spec: BankSpec, shape: Shape, task: Task) -> Scaled:
         costs = tuple(microseconds(group) for group in groups)
         selection = Selection(budget=spec.budget, costs=costs, patience=patience, tiers=tiers)
     laws = _few_laws(task.family) if spec.one_law else laws_for(task.family)
-    bank = Bank(groups=groups, laws=laws, share=SHARE, selection=selection)
+    bank = Bank(groups, laws, SHARE, selection, marginal=marginal_for(task.family))
     mask = np.array(shape.scaled) if spec.standardize else np.zeros(shape.columns, bool)
     alike = np.arange(shape.columns)
     if shape.naive:

@@ -56,10 +56,12 @@ class Task(Protocol):
         """The inverse of `to_learner`."""
         ...
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> TargetPrediction:
+    def outcome(
+        self, prediction: Mixture, y: Array, classes: Array, *, level: Any, log_prob: Any = None
+    ) -> TargetPrediction:
         """The prediction in the user's units, and how probable y was; `level` is the coverage of the limits or None.
 
-        `log_prob` is that of y as the learner takes it, where it is known already.
+        `classes` is how many classes are known, `log_prob` that of y as the learner takes it, where that was computed.
         """
         ...
 
@@ -90,7 +92,9 @@ class Number:
         """The number itself; no larger than a double holds."""
         return jnp.exp(jnp.clip(y, -700.0, 700.0)) if self.log else y
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> TargetPrediction:
+    def outcome(
+        self, prediction: Mixture, y: Array, classes: Array, *, level: Any, log_prob: Any = None
+    ) -> TargetPrediction:
         """Mean (of a logarithm: the median), deviation and limits."""
         value = self.to_learner(y)
         known = ~jnp.isnan(y)
@@ -128,7 +132,9 @@ class Count:
         """The count."""
         return y
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> TargetPrediction:
+    def outcome(
+        self, prediction: Mixture, y: Array, classes: Array, *, level: Any, log_prob: Any = None
+    ) -> TargetPrediction:
         """Mean, deviation and limits."""
         known = ~jnp.isnan(y)
         filled = jnp.where(known, y, 0.0)
@@ -175,13 +181,18 @@ class Classes:
         """The number of the class."""
         return y if self.slots == 2 else jnp.where(y == self.slots - 1, 0.0, y + 1)
 
-    def outcome(self, prediction: Mixture, y: Array, *, level: Any, log_prob: Any = None) -> TargetPrediction:
-        """The probabilities of the classes, class 0 first."""
+    def outcome(
+        self, prediction: Mixture, y: Array, classes: Array, *, level: Any, log_prob: Any = None
+    ) -> TargetPrediction:
+        """The probabilities of the classes, class 0 first; those that are not known yet have none."""
         known = ~jnp.isnan(y)
         own = prediction.probabilities_one()
         probabilities = own if self.slots == 2 else jnp.concatenate([own[-1:], own[:-1]])
+        unknown = (jnp.arange(self.slots) >= classes) & (classes > 0)
+        probabilities = jnp.where(unknown, 0.0, probabilities)
+        probabilities = probabilities / jnp.sum(probabilities)
         label = jnp.where(known, y, 0.0).astype(jnp.int32)
-        log_prob = jnp.log(jnp.maximum(probabilities[label], jnp.finfo(own.dtype).tiny))
+        log_prob = jnp.log(probabilities[label])
         nothing = jnp.full((), jnp.nan, own.dtype)
         made = _outcome(nothing, nothing, nothing, nothing, log_prob, nothing, known)
         return made._replace(probabilities=probabilities)
