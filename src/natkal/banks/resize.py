@@ -27,11 +27,13 @@ from natkal.typing import Array
 def resize(old: Scaled, new: Scaled, state: ScaledState, *, restart: bool = False) -> ScaledState:
     """The state of `old` as one of `new`, which takes more inputs or more classes of the same table.
 
-    With `restart` members start again, and only what is known of the rows' scales stays: for a model of which nothing
+    With `restart` members start again, and only the rows' scales and the target's own past stay: for a model of which nothing
     tells where its old parameters are in the larger one.
     """
     fresh = new.init()
-    bank = fresh.bank if restart else resize_bank(old.bank, new.bank, state.bank, fresh.bank)
+    past = in_corner(state.bank.marginal, fresh.bank.marginal)
+    started = fresh.bank._replace(marginal=past)
+    bank = started if restart else resize_bank(old.bank, new.bank, state.bank, fresh.bank)
     return in_corner(state._replace(bank=()), fresh._replace(bank=()))._replace(bank=bank)
 
 
