@@ -27,8 +27,8 @@ from natkal.typing import Array
 def resize(old: Scaled, new: Scaled, state: ScaledState, *, restart: bool = False) -> ScaledState:
     """The state of `old` as one of `new`, which takes more inputs or more classes of the same table.
 
-    With `restart` members start again, and only the rows' scales and the target's own past stay: for a model of which nothing
-    tells where its old parameters are in the larger one.
+    With `restart` members start again, and only the rows' scales and the target's own past stay: for a model of which
+    nothing tells where its old parameters are in the larger one.
     """
     fresh = new.init()
     past = in_corner(state.bank.marginal, fresh.bank.marginal)
