@@ -5,6 +5,7 @@ from natkal import families as families
 from natkal import models as models
 from natkal import paper as paper
 from natkal import plot as plot
+from natkal.adapting import adapt as adapt
 from natkal.api import Run as Run
 from natkal.api import learn as learn
 from natkal.api import load_run as load_run

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from natkal.byte_sizes import readable
 from natkal.curvature import Curvature, Dense, Prior, blocks, dense, diagonal, kronecker, low_rank, quasi_diagonal
+from natkal.engine.prior import layout_of
 from natkal.models import Model
 
 CANDIDATES: dict[str, Curvature] = {
@@ -114,7 +114,7 @@ def check_fits(model: Model, curvature: Curvature) -> None:
 def state_bytes(model: Model, curvature: Curvature) -> int:
     """What the curvature's state takes, from shapes alone."""
     shapes = jax.eval_shape(
-        lambda cov: curvature.init(Prior(cov=cov, kept=None, layout=_layout(model))), _variances(model)
+        lambda cov: curvature.init(Prior(cov=cov, kept=None, layout=layout_of(model))), _variances(model)
     )
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
@@ -129,12 +129,6 @@ def available_memory() -> int:
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return 2**63 - 1
-
-
-def _layout(model: Model) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    return tuple(
-        (jax.tree_util.keystr(path), tuple(np.shape(leaf))) for path, leaf in jax.tree.leaves_with_path(model.params)
-    )
 
 
 def _variances(model: Model) -> jax.ShapeDtypeStruct:
