@@ -14,7 +14,7 @@ from natkal.banks.mixture import MarginalLaw, Mixture, joined_laws, mixed_moment
 from natkal.banks.parameters import drawn, joint_law, total_covariance
 from natkal.banks.selection import Selection, best_of, decision_at, restarted, revived
 from natkal.banks.size import grown, pruned
-from natkal.banks.state import BankInfo, BankState, MarginalState, Told, is_sound
+from natkal.banks.state import BankInfo, BankState, MarginalState, ReferenceState, Told, is_sound
 from natkal.compiling.policy import jit_method, run_once
 from natkal.engine import Learner
 from natkal.engine.checks import as_precision
@@ -39,7 +39,9 @@ class Bank:
     scatter: float = 0.0
     """How far from `params` members start: times a draw of each one's prior."""
     marginal: Marginal | None = None
-    """The law of the target's own past, which always keeps its share of the weight."""
+    """The law of the target\'s own past, which always keeps its share of the weight."""
+    never_worse_than: int | None = None
+    """The member that the whole is never more than ln 2 nats behind, over any stream: its place among all members."""
 
     @property
     def outputs(self) -> Family:
@@ -80,12 +82,18 @@ class Bank:
             silent=jnp.full(self.size, -1, jnp.int32),
             selection=None if self.selection is None else self.selection.init(self.sizes, dtype),
             marginal=self._start_marginal(dtype),
+            reference=self._start_reference(dtype),
         )
 
     def _start_marginal(self, dtype: Any) -> MarginalState | None:
         if self.marginal is None:
             return None
         return MarginalState(self.marginal.start(dtype), jnp.zeros((), dtype))
+
+    def _start_reference(self, dtype: Any) -> ReferenceState | None:
+        if self.never_worse_than is None:
+            return None
+        return ReferenceState(equal_log_weights((self.laws.count,), dtype), equal_log_weights((2,), dtype))
 
     def _start(self, group: Group, params: Params | None, keys: Array) -> Any:
         states = group.init(params, keys)
@@ -236,8 +244,10 @@ class Bank:
             silent=silent,
             selection=state.selection,
             marginal=state.marginal,
+            reference=state.reference,
         )
         learned, log_prob = self._beside(learned, log_prob, target, observed)
+        learned, log_prob = self._around(learned, log_prob, log_probs, observed)
         log_prob = jnp.where(observed, log_prob, 0.0)
         if self.selection is not None:
             learned = self.selection.follow(learned, state.log_weights, log_probs, log_prob, observed)
@@ -267,6 +277,17 @@ class Bank:
         after = MarginalState(self.marginal.observe(own.memory, y, weight), own.rows + 1)
         kept = jax.tree.map(lambda new, old: jnp.where(observed, new, old), after, own)
         return state._replace(marginal=kept), both
+
+    def _around(self, state: BankState, log_prob: Array, each: Array, observed: Array) -> tuple[BankState, Array]:
+        """Around the whole a Bayes mixture of two, without share: the bank, and the member it is never worse than."""
+        own = state.reference
+        if self.never_worse_than is None or own is None:
+            return state, log_prob
+        alone, laws = mix(own.laws, each[self.never_worse_than], 0.0)
+        both, log_weights = mix(own.log_weights, jnp.stack([log_prob, alone]), 0.0)
+        after = ReferenceState(laws, log_weights)
+        kept = jax.tree.map(lambda new, old: jnp.where(observed, new, old), after, own)
+        return state._replace(reference=kept), both
 
     def decide(self, state: BankState) -> BankState:
         """After a step: which members go on, where the number of steps asks for a decision; `state` without members."""
@@ -397,6 +418,11 @@ class Bank:
         weights = jnp.where(usable[:, None], jnp.exp(state.log_weights), 0.0)
         total = jnp.sum(weights)
         weights = members * weights / jnp.where(total > 0, total, 1.0)
+        if self.never_worse_than is not None and state.reference is not None:
+            share = jnp.where(usable[self.never_worse_than], jnp.exp(state.reference.log_weights[1]), 0.0)
+            weights = (1 - share) * weights
+            weights = weights.at[self.never_worse_than].add(share * jnp.exp(state.reference.laws))
+            marginal = None if marginal is None else marginal._replace(weight=(1 - share) * marginal.weight)
         together = mixed_moments(*with_marginal(weights, moments, self.marginal, marginal))
         return Mixture(
             mean=together.mean,

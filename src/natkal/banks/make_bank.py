@@ -15,6 +15,7 @@ def bank(
     grid: Mapping[str, Sequence[Any]] | None = None,
     share: float = 1e-3,
     laws: Laws | None = None,
+    never_worse_than: Learner | None = None,
 ) -> Bank:
     """Learners side by side, their predictions mixed by how likely each made the data so far.
 
@@ -24,6 +25,8 @@ def bank(
     and up to `share` nats a row more for others. `share` lets weights come back when another member becomes the best:
     that much of the weight is dealt out evenly at each step. `laws` are the predictive laws around each member's
     prediction, its own unless given; where they are, the law of the targets' own past stands beside the members.
+    `never_worse_than` is one more member, which the log loss is never more than ln 2 above, over any stream: around the
+    whole stands a Bayes mixture of two, the bank and that member with its laws, without share.
 
     >>> import jax.numpy as jnp
     >>> import natkal as nk
@@ -46,11 +49,14 @@ def bank(
             if not isinstance(learner, Learner):
                 raise ValueError(f"learners: {type(learner).__name__} is not a learner")
         groups = from_learners(learners)
+    if never_worse_than is not None:
+        groups = (*from_learners([never_worse_than]), *groups)
     families = families_of(groups)
     if not families:
         raise ValueError("learners: no member names the law of its observations, `outputs`, which a bank needs")
     if len({(family.support, family.event_shape) for family in families}) > 1:
         raise ValueError(f"learners: members observe different things, {' and '.join(map(str, families))}")
+    reference = None if never_worse_than is None else 0
     if laws is None:
-        return Bank(groups=groups, laws=OwnPrediction(families[0]), share=share)
-    return Bank(groups=groups, laws=laws, share=share, marginal=marginal_for(families[0]))
+        return Bank(groups, OwnPrediction(families[0]), share, never_worse_than=reference)
+    return Bank(groups, laws, share, marginal=marginal_for(families[0]), never_worse_than=reference)

@@ -18,6 +18,13 @@ class MarginalState(NamedTuple):
     rows: Float[Array, ""]
 
 
+class ReferenceState(NamedTuple):
+    """Log weights of the laws of the member that the bank is never worse than, and of the bank and that member."""
+
+    laws: Float[Array, " v"]
+    log_weights: Float[Array, " 2"]
+
+
 class BankState(NamedTuple):
     """All members' states, group by group with a leading axis, and what is known of the members.
 
@@ -25,7 +32,8 @@ class BankState(NamedTuple):
     column for each of its laws. `memory` is the effective number of observations each member remembers, `prior_left`
     the share of its prior that is not forgotten, `reseeded` how often a member went bad and started again. `silent` is
     for how many rows no gradient has reached some array of a member's parameters; below 0 if none ever has, from -1 on.
-    `selection` says which members run, where not all do. `marginal` is what is known of the target by its own past.
+    `selection` says which members run, where not all do. `marginal` is what is known of the target by its own past,
+    `reference` how the member that the bank is never worse than has done beside it.
     """
 
     members: tuple[Any, ...]
@@ -37,6 +45,7 @@ class BankState(NamedTuple):
     silent: Int[Array, " m"]
     selection: SelectionState | None
     marginal: MarginalState | None = None
+    reference: ReferenceState | None = None
 
     def __repr__(self) -> str:
         members, laws = np.shape(self.log_weights)
