@@ -119,10 +119,8 @@ def served(options: dict[str, Any], rows: list[Row], folder: Path) -> list[Row]:
         finally:
             server.terminate()
             server.wait(60)
-    return [
-        {f"p({name})": p for name, p in one["probabilities"].items()} if "probabilities" in one else one
-        for one in found
-    ]
+    flat = [one | {f"p({name})": p for name, p in one.get("probabilities", {}).items()} for one in found]
+    return [{name: cell for name, cell in one.items() if isinstance(cell, float)} for one in flat]
 
 
 def numbers(told: list[Row]) -> np.ndarray:

@@ -14,16 +14,17 @@ import jax
 import numpy as np
 
 from benchmarks.serve.client import NAMES, Client, Server, table
-from natkal.runs import checkpoint, snapshot
+from natkal.runs import checkpoint
 from natkal.runs.folder import take_over
 from natkal.runs.session import Session
+from natkal.runs.snapshot import snapshot
 from natkal.serve.versions import Versions
 from natkal.tables.schema.rows import Position, Rows
 
 WRITERS = 3
 LONGEST_LIFE = 2.0
 """Seconds of load before a kill, at most."""
-KEPT = ("counts", "reasons", "metrics", "learner", "vocabularies", "held", "members", "sequences")
+KEPT = ("counts", "reasons", "metrics", "learner", "vocabularies", "held", "sequences")
 
 
 def run(folder: Path, kills: int, durability: str, report: Callable[[str], None]) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def replay_equal(versions: Versions, run_folder: Path, learned: list[dict[str, A
         for first in range(0, len(learned), 1000):
             session.take(as_rows(learned[first : first + 1000]))
         session.save()
-        header, arrays = snapshot.header(session), snapshot.arrays(session)
+        header, arrays = snapshot(session)
     for name in KEPT:
         if header[name] != json.loads(json.dumps(last_header[name])):
             return False, name

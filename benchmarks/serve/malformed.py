@@ -47,7 +47,7 @@ def run(folder: Path, count: int) -> dict[str, Any]:
         while sent < GOOD or any(thread.is_alive() for thread in threads):
             if sent < GOOD:
                 status, answer = client.post("/predict_learn", rows[sent])
-                told.append(answer["probabilities"]["1"] if status == 200 else None)
+                told.append(answer["p(1)"] if status == 200 else None)
             else:
                 assert client.get("/healthz") == {"live": True}
                 for thread in threads:

@@ -229,7 +229,9 @@ def read_through(path: Path, seed: int) -> str:
             for rows in _rows(first, source):
                 for new in encoder.new_columns(rows):
                     encoder.add(new.feature)
-                check(encoder, rows, encoder.encode(rows))
+                encoded = encoder.encode(rows)
+                encoder.accept(encoded.additions)
+                check(encoder, rows, encoded)
         finally:
             source.close()
     except StreamError as error:

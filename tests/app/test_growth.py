@@ -24,15 +24,22 @@ def encoder_of(**options) -> Encoder:
     return Encoder(infer(FIRST, ["y"], open_columns=True, **options))
 
 
+def taken(encoder: Encoder, rows: Rows) -> Encoded:
+    """A block encoded, and what it adds accepted."""
+    encoded = encoder.encode(rows)
+    encoder.accept(encoded.additions)
+    return encoded
+
+
 def grown(encoder: Encoder, rows: Rows) -> list[Encoded]:
     """A block encoded part by part, each new column taken on where it begins."""
     parts, first = [], 0
     for new in encoder.new_columns(rows):
         if new.row > first:
-            parts.append(encoder.encode(rows.part(first, new.row)))
+            parts.append(taken(encoder, rows.part(first, new.row)))
             first = new.row
         encoder.add(new.feature)
-    return [*parts, encoder.encode(rows.part(first, len(rows)))]
+    return [*parts, taken(encoder, rows.part(first, len(rows)))]
 
 
 def test_numbers_stand_where_the_features_stand():
@@ -43,7 +50,8 @@ def test_numbers_stand_where_the_features_stand():
 
 def test_a_new_column_stands_behind_all_others_and_moves_none():
     encoder = encoder_of()
-    before_names, before = encoder.names, encoder.encode(rows_of(FIRST)).inputs
+    before = taken(encoder, rows_of(FIRST)).inputs
+    before_names = encoder.names
     later = {**FIRST, "m": [None] * 7 + [5, None, 6] + [7] * 10, "t": [None, "x"] * 10, "b": [None] * 19 + [True]}
     found = encoder.new_columns(rows_of(later))
     assert [(new.row, new.feature.name, new.feature.kind) for new in found] == [
@@ -54,7 +62,7 @@ def test_a_new_column_stands_behind_all_others_and_moves_none():
     for new in found:
         encoder.add(new.feature)
     width = len(before_names)
-    inputs = encoder.encode(rows_of(later)).inputs
+    inputs = taken(encoder, rows_of(later)).inputs
     np.testing.assert_array_equal(inputs[:, :width], before)
     assert [name for name in encoder.names if name in before_names][:2] == before_names[:2]
     named = dict(zip(encoder.names, inputs.T, strict=True))
@@ -103,6 +111,21 @@ def test_growth_does_not_depend_on_where_blocks_end(tmp_path, monkeypatch):
     assert results[0] == results[1] == results[2]
 
 
+def test_encoding_changes_nothing_until_it_is_accepted():
+    encoder = encoder_of()
+    later = rows_of({**FIRST, "c": ["new", "newer"] * 10, "y": ["w", "x"] * 10})
+    names, classes = encoder.names, list(encoder.classes["y"])
+    first, again = encoder.encode(later), encoder.encode(later)
+    assert (encoder.names, encoder.classes["y"]) == (names, classes)
+    np.testing.assert_array_equal(first.inputs, again.inputs)
+    encoder.accept(again.additions)
+    assert encoder.classes["y"] == [*classes, "w", "x"]
+    known = encoder.encode(later)
+    np.testing.assert_array_equal(known.inputs, first.inputs)
+    np.testing.assert_array_equal(known.targets, first.targets)
+    assert not any(known.additions.values())
+
+
 @pytest.mark.parametrize("first", [{}, {"a": 1.0}])
 def test_a_run_goes_on_when_a_column_comes_while_rows_wait(tmp_path, first):
     """Also where the table began with its target alone, which decides how many members there are."""
@@ -112,6 +135,9 @@ def test_a_run_goes_on_when_a_column_comes_while_rows_wait(tmp_path, first):
     run = nk.learn(str(path), target="y", model="linear", sample=100)
     assert run.rows["learned"] == 160
     assert "late" in run.features
+    run = nk.learn(str(path), target="y", model="linear", learner="single", past="1", sample=100, label_delay=7)
+    assert run.rows["learned"] == 160
+    assert np.isfinite(run.metrics["log_loss"])
 
 
 def test_random_keys_do_not_grow_a_row_for_ever(monkeypatch):
@@ -138,7 +164,7 @@ def test_only_what_was_asked_for_is_taken_on():
 
 def test_a_new_class_gets_the_next_number_and_a_rejected_row_adds_none():
     encoder = encoder_of(missing="reject")
-    encoded = encoder.encode(rows_of({"n": [1, None, 1, "x", 1], "c": ["a"] * 5, "y": ["w", "q", "v", "r", "w"]}))
+    encoded = taken(encoder, rows_of({"n": [1, None, 1, "x", 1], "c": ["a"] * 5, "y": ["w", "q", "v", "r", "w"]}))
     assert encoded.targets[:, 0].tolist() == [2.0, 1.0, 2.0]
     assert encoder.classes == {"y": ["u", "v", "w"]}
     assert len(encoded.rejects) == 2
@@ -150,14 +176,14 @@ def test_classes_that_were_fixed_stay_so():
     assert encoded.targets[:, 0].tolist() == [1.0] * 10
     assert encoded.rejects[0].reason == "column 'y': 'w' is not one of the 2 classes (u, v)"
     two = Encoder(infer({"y": ["u"] * 20, "n": [1] * 20}, ["y"], task="binary"))
-    encoded = two.encode(rows_of({"n": [1] * 3, "y": ["v", "w", "u"]}))
+    encoded = taken(two, rows_of({"n": [1] * 3, "y": ["v", "w", "u"]}))
     assert (encoded.targets[:, 0].tolist(), two.classes["y"]) == ([1.0, 0.0], ["u", "v"])
 
 
 def test_whole_number_classes_are_the_same_by_either_reader():
     encoder = Encoder(infer({"n": ["1"] * 30, "y": ["0", "1", "4"] * 10}, ["y"]))
     assert encoder.schema.all_numbers == ["n", "y"]
-    fast = encoder.encode(rows_of({"n": np.ones(6), "y": np.array([4.0, 0.0, 1.0, 7.0, 0.5, 4.0])}))
+    fast = taken(encoder, rows_of({"n": np.ones(6), "y": np.array([4.0, 0.0, 1.0, 7.0, 0.5, 4.0])}))
     careful = encoder.encode(rows_of({"n": ["1"] * 6, "y": ["4", "0.0", "01", "7.0", "0.50", " 4"]}))
     assert fast.targets[:, 0].tolist() == careful.targets[:, 0].tolist() == [2.0, 0.0, 1.0, 3.0, 4.0, 2.0]
     assert encoder.classes == {"y": ["0", "1", "4", "7", "0.5"]}

@@ -66,6 +66,7 @@ def test_wrong_questions_are_refused(arguments, complaint):
 def test_rows_become_numbers():
     encoder = Encoder(infer(SAMPLE, ["y"]))
     encoded = encoder.encode(rows_of(SAMPLE))
+    encoder.accept(encoded.additions)
     named = dict(zip(encoder.names, encoded.inputs.T, strict=True))
     np.testing.assert_array_equal(named["n"], [1.5, 2.0, np.nan, 4.0])
     np.testing.assert_array_equal(named["n is missing"], [0, 0, 1, 0])
@@ -82,6 +83,7 @@ def test_a_vocabulary_grows_with_good_rows_only_and_ends_in_other():
     slots = encoder.width
     words = [f"w{i}" for i in range(10)]
     encoded = encoder.encode(rows_of({"city": ["bad", *words], "y": ["7", *["1"] * 10]}))
+    encoder.accept(encoded.additions)
     assert [reject.line for reject in encoded.rejects] == [2]
     assert encoder.vocabularies["city"] == words[: slots - 1]
     assert encoded.inputs.sum(axis=1).tolist() == [1.0] * 10

@@ -179,14 +179,7 @@ class ServerDoor:
         assert self.client.get("/state").json()["rows"]["learned"] == self.counts["learned"]
 
     def _read(self, answer: dict[str, Any]) -> dict[str, Any]:
-        parts = answer if len(self.targets) > 1 else {"": answer}
-        told: dict[str, Any] = {}
-        for name, part in parts.items():
-            prefix = f"{name}." if name else ""
-            told[f"{prefix}predicted"] = part["prediction"]
-            told |= {f"{prefix}{limit}": part[limit] for limit in ("low", "high") if limit in part}
-            told |= {f"{prefix}p({label})": p for label, p in part.get("probabilities", {}).items()}
-        return read_told(told)
+        return read_told(answer)
 
     def _start(self) -> None:
         with own_errors():
@@ -390,8 +383,6 @@ def read_told(answer: dict[str, Any]) -> dict[str, Any]:
         prefix, _, last = name.rpartition(".") if not name.endswith(")") else ("", "", name)
         if last.split("_")[0] in ("predicted", "low", "high") or "p(" in last:
             told[".".join(filter(None, (prefix, last.split("_")[0] if "p(" not in last else last)))] = value
-        if last == "probabilities":
-            told |= {f"p({label})": p for label, p in value.items()}
     return told
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from natkal.errors import StreamError
 from natkal.settings.options import Options
+from natkal.storage.parts import Stored
 from natkal.tables.engine.pooled_table import PooledTable, next_pooling
 from natkal.tables.table import TableLearner, TargetShape
 
@@ -50,7 +51,7 @@ def test_a_population_helps_and_blocks_do_not_matter() -> None:
     second = PooledTable.from_header(OPTIONS, first.header(), keyed=True, limits=False)
     arrays = first.arrays()
     assert {name: (array.shape, array.dtype) for name, array in arrays.items()} == second.template()
-    second.restore(arrays)
+    second.restore(Stored(first.header(), arrays))
     after = losses(second, data, [150, 151, 400])
     np.testing.assert_array_equal(np.concatenate([before, after]), together)
     new = whole.predict(whole.rows(data[0][:5], keys=["new"] * 5), keys=["new"] * 5)

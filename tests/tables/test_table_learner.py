@@ -10,6 +10,7 @@ from natkal.banks.selection import Selection
 from natkal.errors import StreamError
 from natkal.settings.options import make_options
 from natkal.storage.file import check_arrays
+from natkal.storage.parts import Stored
 from natkal.tables.learner.architectures import Inputs
 from natkal.tables.learner.past import Past
 from natkal.tables.learner.period import find_period
@@ -83,7 +84,7 @@ def test_a_state_goes_to_disk_and_back():
     header, arrays = learner.header(), learner.arrays()
     again = TableLearner.from_header(LINEAR, header, keyed=False, limits=False)
     check_arrays("here", arrays, again.template())
-    again.restore(arrays)
+    again.restore(Stored(header, arrays))
     left, right = learn(learner, values[80:]), learn(again, values[80:])
     assert left.targets[0].log_prob.tobytes() == right.targets[0].log_prob.tobytes()
     assert same_state(learner.state, again.state)

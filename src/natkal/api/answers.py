@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from natkal.reading.memory import collected, is_pandas, is_polars
+from natkal.runs.answers import as_rows, prediction_columns
 from natkal.runs.predict_rows import Predicted
-from natkal.runs.predictions import prediction_columns
 from natkal.tables.schema.infer import Target
 from natkal.tables.schema.rows import Reject
 
@@ -73,8 +73,7 @@ def as_table(columns: dict[str, Any], kind: str, index: Any = None) -> Any:
         import pyarrow
 
         return pyarrow.table(columns)
-    lists = {name: values if isinstance(values, list) else values.tolist() for name, values in columns.items()}
-    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    return as_rows(columns)
 
 
 def _spread(values: Any, place: np.ndarray, count: int) -> Any:

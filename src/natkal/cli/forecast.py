@@ -80,8 +80,8 @@ def _entries(session: "Session", made: "Forecast") -> list[dict[str, Any]]:
     for at, told in enumerate(made.steps):
         time = {"time": made.coming.times[at]} if made.coming.times else {}
         if target.classes:
-            shares = dict(zip(target.classes, told["probabilities"], strict=False))
-            own: dict[str, Any] = {"predicted": target.classes[told["predicted"]], "probabilities": shares}
+            own: dict[str, Any] = {"predicted": target.classes[told["predicted"]]}
+            own |= {f"p({name})": p for name, p in zip(target.classes, told["probabilities"], strict=False)}
         else:
             own = {"predicted": told["predicted"], "low_90": told["low"], "high_90": told["high"]}
             own["quantiles"] = {f"{q:g}": value for q, value in told["quantiles"].items()}
@@ -94,14 +94,13 @@ def _lines(entries: list[dict[str, Any]]) -> str:
 
 
 def _table(entries: list[dict[str, Any]]) -> str:
-    """The entries as CSV; quantiles are columns q05 .. q95, probabilities p(name)."""
-    from natkal.runs.predictions import quoted
+    """The entries as CSV; quantiles are columns q05 .. q95."""
+    from natkal.runs.answers import quoted
 
     rows = []
     for entry in entries:
-        row = {name: value for name, value in entry.items() if name not in ("quantiles", "probabilities")}
+        row = {name: value for name, value in entry.items() if name != "quantiles"}
         row |= {f"q{round(100 * float(q)):02d}": value for q, value in entry.get("quantiles", {}).items()}
-        row |= {f"p({name})": value for name, value in entry.get("probabilities", {}).items()}
         rows.append(row)
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = [",".join(quoted(name) for name in names)]

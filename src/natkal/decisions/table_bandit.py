@@ -196,11 +196,11 @@ class TableBandit:
                 self.encoder.add(new.feature)
             if self.encoder.width > before:
                 self.learner.add_features(self.encoder.scaled[before:].tolist())
-        mark = self.encoder.mark()
         encoded = self.encoder.encode(table)
         if encoded.rejects:
-            self.encoder.undo(mark)
-        elif self.learner is None:
+            return encoded.inputs, encoded.rejects
+        self.encoder.accept(encoded.additions)
+        if self.learner is None:
             self.learner = BanditLearner(self.options, self.encoder.scaled.tolist(), self.first_arms)
         return encoded.inputs, encoded.rejects
 

@@ -13,6 +13,7 @@ import numpy as np
 from natkal.compiling.float64 import float64
 from natkal.errors import StreamError
 from natkal.settings.options import Options, make_options
+from natkal.storage.parts import Stored
 from natkal.stream.live import linger
 from natkal.tables.engine.batch import Predictions, TableBatch, TargetPrediction
 from natkal.tables.table import TableLearner
@@ -88,5 +89,5 @@ class PortableLearner(TableLearner):
 
 def _rebuilt(options: Options, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PortableLearner:
     learner = PortableLearner.from_header(options, header, keyed=False, limits=False)
-    learner.restore(arrays)
+    learner.restore(Stored(header, arrays))
     return learner

@@ -44,6 +44,7 @@ class FrameColumns:
         encoded = self._encoder.encode(rows)
         if encoded.rejects:
             raise ValueError(f"X: {encoded.rejects[0].reason} (row {encoded.rejects[0].line})")
+        self._encoder.accept(encoded.additions)
         return encoded.inputs
 
 

@@ -1,6 +1,6 @@
 """Blocks of encoded rows: parts of them, several as one, room for more columns."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -37,6 +37,26 @@ def rows_of(encoded: Encoded, rows: slice | np.ndarray) -> Encoded:
         lines=encoded.lines[rows],
         rejects=[],
         times=None if encoded.times is None else encoded.times[rows],
+        resets=None if encoded.resets is None else encoded.resets[rows],
+        waited=[encoded.waited[place] for place in places] if encoded.waited else (),
+    )
+
+
+def joined(parts: Sequence[Encoded]) -> Encoded:
+    """Rows of one shape, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    count = sum(len(part.inputs) for part in parts)
+    resets = [part.resets for part in parts if part.resets is not None]
+    each = [part.waited or [None] * len(part.inputs) for part in parts]
+    return parts[0]._replace(
+        inputs=np.concatenate([part.inputs for part in parts]),
+        targets=np.concatenate([part.targets for part in parts]),
+        keys=[key for part in parts for key in part.keys],
+        sequences=[name for part in parts for name in part.sequences],
+        lines=np.arange(1, count + 1),
+        resets=np.concatenate(resets) if resets else None,
+        waited=[one for part in each for one in part] if any(part.waited for part in parts) else (),
     )
 
 

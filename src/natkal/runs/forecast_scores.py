@@ -12,8 +12,9 @@ import numpy as np
 
 from natkal.errors import StreamError
 from natkal.forecasting.paths import QUANTILES, crps
+from natkal.runs.answers import quoted
 from natkal.runs.forecasting import quick_paths
-from natkal.runs.predictions import quoted
+from natkal.storage.parts import F8, Stored, by_name, text, whole
 
 if TYPE_CHECKING:
     from natkal.runs.session import Session
@@ -96,44 +97,29 @@ class ForecastScores:
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 
-    def header(self) -> dict[str, Any]:
-        """The keys with their rows, and for each forecast under way its key and when it was made."""
-        waiting = [[key, made.after] for key, queue in self.made.items() for made in queue]
-        return {"rows": self.rows, "waiting": waiting}
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The sums, and the forecasts under way as one row of numbers each."""
-        rows = [
-            np.concatenate([made.quantiles.ravel(), [made.last], made.seasonal])
-            for queue in self.made.values()
-            for made in queue
-        ]
-        return {
-            "forecasts.totals": self.totals,
-            "forecasts.waiting": np.stack(rows) if rows else np.zeros((0, self.width)),
-        }
-
-    def template(self, waiting: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Name, shape and dtype of `arrays` with so many forecasts under way."""
-        kind = np.dtype("<f8")
-        return {
-            "forecasts.totals": ((self.horizon, len(SCORES)), kind),
-            "forecasts.waiting": ((waiting, self.width), kind),
-        }
+    def stored(self) -> Stored:
+        """The rows of each key and the sums; for each forecast under way its key, when it was made, and its numbers."""
+        under_way = [(key, made) for key, queue in self.made.items() for made in queue]
+        fields = {"rows": self.rows, "waiting": [[key, made.after] for key, made in under_way]}
+        rows = [np.concatenate([made.quantiles.ravel(), [made.last], made.seasonal]) for _, made in under_way]
+        waiting = np.stack(rows) if rows else np.zeros((0, self.width))
+        return Stored(fields, {".totals": self.totals, ".waiting": waiting})
 
     @property
     def width(self) -> int:
         """Numbers of one forecast under way."""
         return self.horizon * len(QUANTILES) + 1 + self.horizon
 
-    def restore(self, head: dict[str, Any], totals: np.ndarray, waiting: np.ndarray) -> None:
-        """The inverse of `header` and `arrays`."""
-        self.totals = totals.copy()
-        self.rows = {str(key): int(count) for key, count in head["rows"].items()}
+    def restore(self, kept: Stored) -> None:
+        """The inverse of `stored`."""
+        under_way = [(text(key), whole(after)) for key, after in kept.fields["waiting"]]
+        kept.check({".totals": ((self.horizon, len(SCORES)), F8), ".waiting": ((len(under_way), self.width), F8)})
+        self.totals = kept.arrays[".totals"].copy()
+        self.rows = by_name(whole)(kept.fields["rows"])
         cut = self.horizon * len(QUANTILES)
-        for (key, after), row in zip(head["waiting"], waiting, strict=True):
-            made = Made(int(after), row[:cut].reshape(self.horizon, -1).copy(), float(row[cut]), row[cut + 1 :].copy())
-            self.made.setdefault(str(key), deque(maxlen=self.horizon)).append(made)
+        for (key, after), row in zip(under_way, kept.arrays[".waiting"], strict=True):
+            made = Made(after, row[:cut].reshape(self.horizon, -1).copy(), float(row[cut]), row[cut + 1 :].copy())
+            self.made.setdefault(key, deque(maxlen=self.horizon)).append(made)
 
 
 FILE_HEADER = "line,key,observed,predicted,low_90,high_90\n"

@@ -54,7 +54,10 @@ def make_learner(settings: Settings, encoder: Encoder, first: Sequence[Rows]) ->
 def first_numbers(encoder: Encoder, first: Sequence[Rows], sample: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Inputs, targets and keys of the first rows; the encoder itself does not see them."""
     probe = Encoder(encoder.schema)
-    blocks = [probe.encode(rows.part(0, min(len(rows), sample))) for rows in first]
+    blocks = []
+    for rows in first:
+        blocks.append(probe.encode(rows.part(0, min(len(rows), sample))))
+        probe.accept(blocks[-1].additions)
     inputs = np.concatenate([block.inputs for block in blocks])[:sample]
     targets = np.concatenate([block.targets for block in blocks])[:sample]
     return inputs, targets, [key for block in blocks for key in block.keys][:sample]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natkal.runs import class_scores
+from natkal.storage.parts import Field, Numbers, Parts, StoredPart, by_name, each, text, whole
 from natkal.tables.engine.batch import TargetPrediction
 from natkal.tables.learner.tasks import point_of
 from natkal.tables.schema.infer import Target
@@ -42,6 +43,8 @@ class Record(NamedTuple):
 
 
 COLUMNS = len(Record._fields)
+ARRAYS = ("counts", "sums", "last", "repeats", "calibration", "confusion", "scores")
+"""What is kept of the figures of a target beside their sums."""
 
 
 def next_edge(row: int, every: int | None = None) -> int:
@@ -65,7 +68,7 @@ def record(target: Target, outcome: TargetPrediction, observed: np.ndarray) -> R
     return Record(guess, spread, outcome.low, outcome.high, outcome.log_prob, outcome.rank, observed)
 
 
-class TargetMetrics:
+class TargetMetrics(Parts):
     """The running figures of one target."""
 
     def __init__(self, target: Target):
@@ -85,24 +88,13 @@ class TargetMetrics:
         """How many classes have been seen; 0 for numbers."""
         return len(self.target.classes)
 
-    @property
-    def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint keeps of the baselines and the calibration table."""
-        return {
-            "counts": self.counts,
-            "sums": self.sums,
-            "last": self.last,
-            "repeats": self.repeats,
-            "calibration": self.calibration,
-            "confusion": self.confusion,
-            "scores": self.scores,
+    def stored_parts(self) -> dict[str, StoredPart]:
+        """The sums, the baselines and the calibration table."""
+        arrays: dict[str, StoredPart] = {
+            name: Numbers(self, name, (None,) if name == "counts" else getattr(self, name).shape) for name in ARRAYS
         }
-
-    def restore(self, totals: dict[str, float], scored: int, arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of `state`, with the totals of the header."""
-        self.totals, self.scored = dict(totals), scored
-        for name, value in arrays.items():
-            setattr(self, name, value.copy())
+        totals = Field(self, "totals", by_name(float), lambda own: {name: repr(value) for name, value in own.items()})
+        return {"totals": totals, "scored": Field(self, "scored", whole), **arrays}
 
     def window(self, rows: Record) -> dict[str, float]:
         """Figures of one whole window, also added to the totals. Rows without a target are not scored."""
@@ -219,17 +211,36 @@ class TargetMetrics:
         self.calibration[:, 0] += np.bincount(where, minlength=BINS)
 
 
-class Metrics:
+class Metrics(Parts):
     """All targets, window by window. `series` holds every window's figures, as the metrics file does."""
 
     def __init__(self, targets: tuple[Target, ...], members: list[str], every: int | None = None):
-        self.members = members
         self.parts = [TargetMetrics(target) for target in targets]
         self.every = every
         self.row = 0
-        width = COLUMNS * len(targets) + 1 + len(members)
-        self.open = np.zeros((0, width))
-        self.recent = np.zeros((0, width))
+        self.members = members
+
+    @property
+    def members(self) -> list[str]:
+        """What is told of the members in each row."""
+        return self._members
+
+    @members.setter
+    def members(self, members: list[str]) -> None:
+        self._members = members
+        self.open = np.zeros((0, COLUMNS * len(self.parts) + 1 + len(members)))
+        self.recent = self.open
+
+    def stored_parts(self) -> dict[str, StoredPart]:
+        """The open window, the last rows, and the figures of each target by its place."""
+        width = self.open.shape[1]
+        return {
+            "row": Field(self, "row", whole),
+            "members": Field(self, "members", each(text)),
+            "open": Numbers(self, "open", (None, width)),
+            "recent": Numbers(self, "recent", (None, width)),
+            **{str(place): part for place, part in enumerate(self.parts)},
+        }
 
     def to_edge(self) -> int:
         """How many more rows the open window takes."""

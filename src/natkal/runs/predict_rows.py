@@ -8,8 +8,8 @@ from typing import NamedTuple
 from natkal.errors import StreamError
 from natkal.reading.source import RowSource
 from natkal.runs import checkpoint
+from natkal.runs.answers import PredictionFormat
 from natkal.runs.outputs import Appender
-from natkal.runs.predictions import PredictionFormat
 from natkal.runs.session import Session
 from natkal.settings.settings import Counts
 from natkal.tables.encode.encoder import Encoded, Encoder
@@ -51,7 +51,7 @@ def predictions(
     """
     encoder = Encoder(session.schema, session.encoder.vocabularies)
     learner = session.learner
-    state, keys, sequences = learner.state, dict(learner.keys), dict(session.sequences)
+    state, keys, sequences = learner.state, dict(learner.keys), session.sequences
     try:
         while (rows := source.read()) is not None:
             missing = encoder.missing_columns(rows.columns)
@@ -62,10 +62,13 @@ def predictions(
                     "--missing-columns impute predicts without, with intervals as narrow as if it were there"
                 )
             encoded = encoder.encode(rows)
+            encoder.accept(encoded.additions)
             told = None
             if len(encoded.inputs):
+                resets, last = session.resets(encoded)
+                session.sequences = session.sequences | last
                 asked = learner.rows(encoded.inputs, keys=encoded.keys)
-                told = learner.predict(asked, keys=encoded.keys, resets=session.resets(encoded), level=level)
+                told = learner.predict(asked, keys=encoded.keys, resets=resets, level=level)
             yield Predicted(rows, encoded, told, encoder.schema.targets)
     finally:
         learner.state, learner.keys, session.sequences = state, keys, sequences

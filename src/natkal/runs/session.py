@@ -1,7 +1,8 @@
 """A run from its first row to its last: read, check, predict, learn, write, and keep a checkpoint to go on from."""
 
+import functools
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,51 +15,41 @@ from natkal.reading.first_rows import look
 from natkal.reading.kafka.address import is_kafka
 from natkal.reading.source import STDIN, RowSource
 from natkal.runs import checkpoint, snapshot
-from natkal.runs.blocks import by_classes, rows_of, wider
+from natkal.runs.answers import PredictionFormat
+from natkal.runs.blocks import rows_of, wider
 from natkal.runs.folder import chain, take_over
 from natkal.runs.forecast_scores import FILE_HEADER, ForecastScores, check_scorable, line_of
-from natkal.runs.late_labels import delayed, match_ids
+from natkal.runs.late import no_name
+from natkal.runs.learning import Block, Learning
 from natkal.runs.make_learner import check_memory, check_pool, make_learner
 from natkal.runs.metrics import RECENT, Metrics, record, written
 from natkal.runs.outputs import Appender, Output, csv_line, places
-from natkal.runs.predictions import PredictionFormat
-from natkal.runs.rejects import check_count, count_reasons, warnings
+from natkal.runs.rejects import check_count, warnings
 from natkal.runs.topics import open_topics
-from natkal.settings.settings import Counts, Settings
+from natkal.settings.settings import Settings
+from natkal.storage.parts import Field, Numbers, StoredPart, by_name, each, number_or_text, text, whole
 from natkal.tables.encode.encoder import Encoded, Encoder
-from natkal.tables.engine.batch import Pending, Predictions, TableBatch, interleaved, stacked
+from natkal.tables.engine.batch import Predictions, interleaved, stacked
 from natkal.tables.schema.infer import Schema, Target
-from natkal.tables.schema.rows import Position, Reject, Rows
+from natkal.tables.schema.rows import Position, Rows
 from natkal.tables.table import TableLearner
 
 
-class Session:
+class Session(Learning):
     """One run in one folder. Build it with `begin` or `resume`, then `run` it."""
 
     def __init__(self, folder: Path, settings: Settings, encoder: Encoder, learner: TableLearner):
+        super().__init__(settings, encoder, learner)
         self.folder = folder
-        self.settings = settings
-        self.encoder = encoder
-        self.learner = learner
         self.metrics = Metrics(encoder.schema.targets, _members(learner), settings.metrics_every)
         self.format = self._format(encoder.schema.targets, None)
         self.files: list[str] = []
-        self.counts = Counts()
-        self.reasons: dict[str, int] = {}
         self.position = Position(0, 0, 1)
         """Where the files are read on."""
         self.ended = False
         """Whether the files were read to their end."""
         self.offsets: dict[str, int] = {}
         """The next message of each partition, where rows come from a log."""
-        self.queue: deque[TableBatch] = deque()
-        """Rows whose label has not come yet, with the slot of their model."""
-        self.sequences: dict[str, str] = {}
-        """The sequence that each key's last row belonged to (under "" where there are no keys)."""
-        self.held: OrderedDict[str, np.ndarray] = OrderedDict()
-        """Rows that wait for their label under their id: the past targets of each (NaN in a file's run), its inputs."""
-        self.early: OrderedDict[str, np.ndarray] = OrderedDict()
-        """Labels of a label topic that wait for their row: the targets by id."""
         self.recent_inputs = np.zeros((0, encoder.width))
         self.clock = Clock()
         """The columns that go on by themselves, for forecasts."""
@@ -70,14 +61,9 @@ class Session:
         self.outputs: dict[str, Output] = {}
         self.series: list[dict[str, int | float]] = []
         """The figures of the windows that this process has closed."""
-        self._pending: deque[tuple[Pending, Encoded, tuple[Target, ...], Rows]] = deque()
+        self._pending: deque[tuple[Block, Rows]] = deque()
         self.stop: Callable[[], bool] = lambda: False
         """Whether the run was asked to end: nothing is waited for much longer then."""
-
-    @property
-    def schema(self) -> Schema:
-        """What each column is, with the features and classes that came later."""
-        return self.encoder.schema
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
@@ -122,17 +108,43 @@ class Session:
         cls, path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path, model: str | None
     ) -> "Session":
         """The session of a checkpoint that was read whole; everything in it is checked before it is used."""
-        kept = snapshot.read(path, header, arrays, model)
-        session = cls(folder, kept.settings, kept.encoder, kept.learner)
-        session.files, session.counts, session.reasons = kept.files, kept.counts, kept.reasons
-        session.position, session.ended = kept.position, kept.ended
-        session.offsets, session.sequences = kept.offsets, kept.sequences
-        session.queue, session.held, session.early = kept.queue, kept.held, kept.early
-        session.recent_inputs = kept.recent_inputs
-        session.kept = kept.outputs
-        session.metrics, session.clock, session.forecasts = kept.metrics, kept.clock, kept.forecasts
-        session.format = session._format(session.schema.targets, kept.predicted)
-        return session
+        return snapshot.restored(cls, path, header, arrays, folder, model)
+
+    def stored_parts(self) -> dict[str, StoredPart]:
+        """What survives a restart, in the order of restoring; a new field is a line here, or in the class it is in."""
+        kept = functools.partial(Field, self)
+        found = super().stored_parts() | {
+            "files": kept("files", each(text)),
+            "position": kept("position", lambda value: Position(*each(whole)(value)), list),
+            "ended": kept("ended", lambda value: value is True),
+            "offsets": kept("offsets", by_name(whole)),
+            "outputs": kept("ends", by_name(lambda end: end if isinstance(end, dict) else whole(end))),
+            "predicted": kept("predicted", each(each(text))),
+            "metrics": self.metrics,
+            "recent": Numbers(self, "recent_inputs", (None, self.encoder.width)),
+            "clock": kept("clock", lambda value: Clock(by_name(by_name(each(number_or_text)))(value)), Clock.state),
+        }
+        return found if self.forecasts is None else found | {"forecasts": self.forecasts}
+
+    @property
+    def ends(self) -> dict[str, Any]:
+        """Where each output ends; of one that is not open, where it ended."""
+        return (self.kept or {}) | {name: output.kept for name, output in self.outputs.items()}
+
+    @ends.setter
+    def ends(self, kept: dict[str, Any]) -> None:
+        self.kept = kept
+
+    @property
+    def predicted(self) -> list[list[str]]:
+        """The classes of each target that have a column in the file of predictions."""
+        return self.format.classes
+
+    @predicted.setter
+    def predicted(self, classes: list[list[str]]) -> None:
+        if len(classes) != len(self.schema.targets):
+            raise ValueError("its predictions are of other targets")
+        self.format = self._format(self.schema.targets, classes)
 
     def _format(self, targets: Sequence[Target], classes: Sequence[Sequence[str]] | None) -> PredictionFormat:
         wanted = self.settings.predictions or ""
@@ -192,7 +204,7 @@ class Session:
         for _ in range(min(earlier, len(self._pending))):
             self._settle()  # these were learned while the rows just taken were read
         if rows.live:
-            self._settle_all()
+            self.settle_all()
 
     def take(self, rows: Rows) -> None:
         """Some rows: those before a column that is new, then the others."""
@@ -201,7 +213,7 @@ class Session:
             if new.row > first:
                 self._take(rows.part(first, new.row))
                 first = new.row
-            self._settle_all()  # rows that wait are as wide as the table was
+            self.settle_all()  # rows that wait are as wide as the table was
             before = self.encoder.width
             self.encoder.add(new.feature)
             self.learner.add_features(self.encoder.scaled[before:].tolist())
@@ -209,29 +221,24 @@ class Session:
         self._take(rows.part(first, len(rows)) if first else rows)
 
     def _take(self, rows: Rows) -> None:
-        encoded = self.encoder.encode(rows)
-        if not rows.labels and self.forecasts is None:
-            self._tell_clock(rows, encoded)
-        self.counts.read += rows.read
-        self.counts.skipped += rows.blank
-        self._reject(encoded.rejects, rows)
+        name = self.settings.id
+        column = None if name is None else rows.columns.get(name, [None] * len(rows))
+        prepared = self.prepare(rows, () if column is None else ["" if no_name(cell) else str(cell) for cell in column])
+        self.accept(prepared)
         if rows.partition is None:
             self.position = rows.position
         else:
             self.offsets[rows.file] = rows.position.offset
-        if self.settings.id:
-            encoded = match_ids(self, rows, encoded)
-        present = ~np.isnan(encoded.targets).all(axis=1)
-        learned = int(present.sum())
-        self.counts.learned += learned
-        self.counts.skipped += len(encoded.inputs) - learned
-        for part in by_classes(encoded, self.learner, self._add_classes):
-            if self.forecasts is None:
-                self._learn(part, rows)
-            else:
-                self._learn_and_forecast(self.forecasts, part, rows)
+        for reject in prepared.encoded.rejects:
+            self.outputs["rejects"].write_reject(reject, rows)
+        if not rows.labels and self.forecasts is None:
+            self._tell_clock(rows, prepared.encoded)
+        if self.forecasts is None:
+            self._learn(prepared.encoded, rows)
+        else:
+            self._learn_and_forecast(self.forecasts, prepared.encoded, rows)
         if rows.file == STDIN:
-            self._settle_all()
+            self.settle_all()
 
     def _tell_clock(self, rows: Rows, encoded: Encoded) -> None:
         all_of_them = len(encoded.lines) == len(rows)
@@ -260,29 +267,18 @@ class Session:
                     self._settle()
                 forecasts.make(self, key)
 
-    def _add_classes(self, position: int, count: int) -> None:
-        self._settle_all()
-        self.learner.add_classes(position, count)
-
     def _learn(self, encoded: Encoded, of: Rows) -> None:
-        resets = self.resets(encoded)
-        targets = self.schema.targets
-        delay = self.settings.label_delay
-        if not delay:
-            rows = self.learner.rows(encoded.inputs, encoded.targets, keys=encoded.keys)
-            pending = self.learner.learn(rows, keys=encoded.keys, resets=resets)
-        else:
-            pending = self.learner.learn(delayed(self, encoded))
-        self._pending.append((pending, encoded, targets, of))
+        for block in self.learn(encoded):
+            self._pending.append((block, of))
 
     def _settle(self) -> None:
         """Wait for the oldest block, and write what it says, window by window."""
-        pending, block, targets, rows = self._pending.popleft()
-        told = pending.wait()
+        block, rows = self._pending.popleft()
+        told, encoded = block.told, block.encoded
         if "predictions" in self.outputs and not rows.labels:
-            text = self.format.write(block.lines, targets, told.targets, block.targets, rows.partition)
-            self.outputs["predictions"].write_rows(text, rows, block.lines)
-        self.score(block.inputs, block.targets, targets, told, block.times)
+            text = self.format.write(encoded.lines, block.targets, told.targets, encoded.targets, rows.partition)
+            self.outputs["predictions"].write_rows(text, rows, encoded.lines)
+        self.score(encoded.inputs, encoded.targets, block.targets, told, encoded.times)
 
     def score(
         self,
@@ -312,7 +308,8 @@ class Session:
                 self._write_figures(figures)
             first = last
 
-    def _settle_all(self) -> None:
+    def settle_all(self) -> None:
+        """Wait for all that is being learned, and write what it says."""
         while self._pending:
             self._settle()
         for output in self.outputs.values():
@@ -322,12 +319,6 @@ class Session:
         self.series.append(figures)
         cells = [written(name, figures[name]) if name in figures else "" for name in self.metrics.names]
         self.outputs["metrics"].write(",".join(cells) + "\n")
-
-    def _reject(self, rejects: list[Reject], rows: Rows) -> None:
-        count_reasons(self.reasons, rejects)
-        for reject in rejects:
-            self.outputs["rejects"].write_reject(reject, rows)
-        self.counts.rejected += len(rejects)
 
     def check_rejects(self) -> None:
         """Stop a run with more rejects than it may have, with a checkpoint."""
@@ -342,20 +333,9 @@ class Session:
         place = self.settings.rejects or self.folder / "rejects.jsonl"
         return warnings(self.counts, self.reasons, self.learner.refused, place)
 
-    def resets(self, encoded: Encoded) -> np.ndarray | None:
-        """Where new sequences start; None where there are none."""
-        if self.schema.sequence is None:
-            return None
-        resets = np.zeros(len(encoded.inputs), bool)
-        keys = encoded.keys or [""] * len(resets)
-        for row, (key, sequence) in enumerate(zip(keys, encoded.sequences, strict=True)):
-            resets[row] = self.sequences.get(key, sequence) != sequence
-            self.sequences[key] = sequence
-        return resets
-
     def finish(self) -> None:
         """The end: labels still under way arrive, and the last window is written as far as it goes."""
-        self._settle_all()
+        self.settle_all()
         if self.queue:
             late = stacked([*self.queue])
             self.queue.clear()
@@ -388,10 +368,10 @@ class Session:
 
     def save(self) -> Path:
         """A checkpoint of everything up to the last row taken, its output files on disk before it."""
-        self._settle_all()
+        self.settle_all()
         for output in self.outputs.values():
             output.flush(sync=True)
-        return checkpoint.write(self.folder, snapshot.header(self), snapshot.arrays(self))
+        return checkpoint.write(self.folder, *snapshot.snapshot(self))
 
 
 def _members(learner: TableLearner) -> list[str]:

@@ -17,7 +17,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from natkal.serve import answers
+from natkal.runs.answers import as_rows
+from natkal.serve import v2
 from natkal.serve.openapi import document
 from natkal.serve.page import page
 from natkal.serve.requests import KINDS, PREDICT, Limits, Request
@@ -153,8 +154,7 @@ class Application:
         rows, single = read_rows(body, self.limits.rows)
         column = service.served.id_column
         if kind == PREDICT and not any(column in row for row in rows):
-            targets, told = await self._told(service, rows)
-            found = answers.predictions(targets, told)
+            found = as_rows(await self._told(service, rows))
             return 200, orjson.dumps(found[0] if single else {"predictions": found}), len(rows)
         request = Request(kind, body, rows, single)
         answer = await self._learned(service, request)
@@ -302,15 +302,15 @@ class Application:
 
     async def _model(self, request: HttpRequest) -> Response:
         service = self._named(request)
-        return _json(answers.model_metadata(service.name, service.served.schema))
+        level = service.served.session.settings.level
+        return _json(v2.model_metadata(service.name, service.served.schema, level))
 
     async def _infer(self, request: HttpRequest) -> Response:
         service = self._named(request)
         body = await self.body(request.scope, request.receive)  # pyright: ignore[reportArgumentType]
         asked, _ = read_rows(body, 1)
-        rows = answers.rows_of_tensors(service.served.schema, asked[0], self.limits.rows)
-        targets, told = await self._told(service, rows)
-        return _json(answers.tensors_of(service.name, targets, told, asked[0].get("id")))
+        rows = v2.rows_of_tensors(service.served.schema, asked[0], self.limits.rows)
+        return _json(v2.tensors_of(service.name, await self._told(service, rows), asked[0].get("id")))
 
     def _named(self, request: HttpRequest) -> Service:
         service = self.running()

@@ -1,7 +1,7 @@
 """One request for the writer: what is asked, its rows, its answer; and what a client may ask for."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from natkal.serve.rows import Refused
@@ -35,7 +35,7 @@ class Request:
     done: Callable[["Request"], None] = lambda request: None
     answer: Any = None
     refused: Refused | None = None
-    ids: Sequence[str | None] = ()
+    ids: Sequence[str] = ()
     future: Any = None
     ticket: list[bool] = dataclasses.field(default_factory=lambda: [True])
 
@@ -52,15 +52,19 @@ def check_names(
     known: Iterable[str],
     allowed: set[str],
     missing: Callable[[Iterable[str]], list[str]] | None = None,
+    labels: Collection[int] = (),
 ) -> None:
-    """Refuse a row with a column that is not `allowed`, or without one that is needed, as `missing` tells."""
+    """Refuse a row with a column that is not `allowed`, or without one that is needed, as `missing` tells.
+
+    Of `labels` (places from 0) the features are known already.
+    """
     for number, row in enumerate(rows, 1):
         unknown = row.keys() - allowed
         if unknown:
             names = sorted(known)
             listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
             raise Refused(422, f"row {number:,}: column {min(unknown)!r:.60} is unknown; the model has {listed}")
-        lacking = [] if missing is None else missing(row)
+        lacking = [] if missing is None or number - 1 in labels else missing(row)
         if lacking:
             listed = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")
             raise Refused(

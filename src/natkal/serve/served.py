@@ -7,8 +7,7 @@ import numpy as np
 
 from natkal.runs.outputs import Output
 from natkal.serve.requests import Request
-from natkal.tables.engine.batch import Predictions
-from natkal.tables.schema.infer import Schema, Target
+from natkal.tables.schema.infer import Schema
 
 Log = Callable[[list[Request]], None]
 """Writes accepted requests to the log; called before they are answered."""
@@ -37,7 +36,7 @@ class Served(Protocol):
         """Use the requests in their order; each has an answer or a refusal afterwards."""
         ...
 
-    def predict(self, rows: list[dict[str, Any]]) -> tuple[tuple[Target, ...], Predictions]:
+    def predict(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """Predictions from the last whole state; nothing is kept. From any thread."""
         ...
 

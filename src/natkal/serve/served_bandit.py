@@ -13,8 +13,7 @@ from natkal.runs.outputs import Output
 from natkal.serve.requests import DECIDE, REWARD, Limits, Request, check_names
 from natkal.serve.rows import Refused, read_id
 from natkal.serve.served import Log
-from natkal.tables.engine.batch import Predictions
-from natkal.tables.schema.infer import Schema, Target
+from natkal.tables.schema.infer import Schema
 
 ANY = ["string", "number", "boolean", "null"]
 
@@ -42,7 +41,7 @@ class ServedBandit:
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
-    def predict(self, rows: list[dict[str, Any]]) -> tuple[tuple[Target, ...], Predictions]:
+    def predict(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """Refused: a decision is asked for by /decide."""
         raise Refused(409, self.refusal)
 

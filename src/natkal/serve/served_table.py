@@ -1,21 +1,24 @@
 """A run of `natkal learn` behind the writer: predictions from a view, learning, and what the figures say."""
 
 import dataclasses
+import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from natkal.runs import snapshot
+from natkal.runs.answers import prediction_columns
+from natkal.runs.learning import Block
 from natkal.runs.metrics import record
 from natkal.runs.outputs import Output
 from natkal.runs.session import Session
+from natkal.runs.snapshot import snapshot
 from natkal.serve.figures import Alarms, Series, session_facts
 from natkal.serve.requests import LEARN, PREDICT, PREDICT_LEARN, Limits, Request
 from natkal.serve.served import Log
-from natkal.serve.work import Block, Work, told_of
+from natkal.serve.work import Work
 from natkal.tables.engine.batch import Predictions
 from natkal.tables.engine.live_table import Reader
 from natkal.tables.schema.infer import Schema, Target
@@ -51,16 +54,17 @@ class ServedTable:
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
-    def predict(self, rows: list[dict[str, Any]]) -> tuple[tuple[Target, ...], Predictions]:
-        """Predictions from the last whole state; nothing is kept."""
+    def predict(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """Predictions from the last whole state, as columns; nothing is kept."""
         columns, view = self.work.columns, self.view
-        encoded = columns.encode(rows, targets=False, grow=False)
+        encoded = columns.encode(rows)
         resets = None
         if self.session.schema.sequence is not None:
             keys = encoded.keys or [""] * len(rows)
             last = self.session.sequences
             resets = np.array([last.get(k, s) != s for k, s in zip(keys, encoded.sequences, strict=True)])
-        return view.targets, view.reader.predict(encoded.inputs, encoded.keys, resets)
+        told = view.reader.predict(encoded.inputs, encoded.keys, resets)
+        return prediction_columns(view.targets, told.targets, self.session.settings.level)
 
     def facts(self) -> dict[str, Any]:
         """Scores, calibration, weights, the last rows, alarms."""
@@ -86,7 +90,7 @@ class ServedTable:
     @property
     def given_up(self) -> int:
         """Rows whose label did not come before too many others waited."""
-        return self.work.given_up
+        return self.session.held.given_up
 
     @property
     def learned(self) -> int:
@@ -116,7 +120,7 @@ class ServedTable:
         self._publish()
         with self._figures:
             self._unscored += blocks
-            self._unscored_rows += sum(len(block.inputs) for block in blocks)
+            self._unscored_rows += sum(len(block.encoded.inputs) for block in blocks)
             self._score()
 
     def warm_up(self) -> None:
@@ -133,21 +137,19 @@ class ServedTable:
             self.work.table.store()
             for output in self.outputs:
                 output.flush()
-            return snapshot.header(self.session), snapshot.arrays(self.session)
+            return snapshot(self.session)
 
     def _publish(self) -> None:
-        self.view = View(self.work.table.reader(), self.work.known_targets)
+        self.view = View(self.work.table.reader(), self.session.schema.targets)
 
     def _score(self, *, all_of_them: bool = False) -> None:
         """Count what blocks told into the metrics, many rows at a time; under the lock."""
         if not self._unscored_rows or (self._unscored_rows < SCORE_ROWS and not all_of_them):
             return
         for blocks in _alike(self._unscored):
-            told: Predictions = jax.tree.map(
-                lambda *leaves: np.concatenate(leaves), *[told_of(block) for block in blocks]
-            )
-            inputs = np.concatenate([block.inputs for block in blocks])
-            observed = np.concatenate([block.observed for block in blocks])
+            told: Predictions = jax.tree.map(lambda *leaves: np.concatenate(leaves), *[block.told for block in blocks])
+            inputs = np.concatenate([block.encoded.inputs for block in blocks])
+            observed = np.concatenate([block.encoded.targets for block in blocks])
             targets = blocks[-1].targets
             self.session.score(inputs, observed, targets, told)
             self.alarms.add(record(targets[0], told.targets[0], observed[:, 0]), self.session.metrics.row)
@@ -156,17 +158,11 @@ class ServedTable:
         self._unscored_rows = 0
 
 
-def _alike(blocks: list[Block]) -> list[list[Block]]:
+def _alike(blocks: list[Block]) -> Iterator[list[Block]]:
     """Blocks in runs whose arrays have the same shapes: classes may have been added in between."""
-    runs: list[list[Block]] = []
-    for block in blocks:
-        shapes = [leaf.shape[1:] for leaf in jax.tree.leaves(told_of(block))]
-        if (
-            runs
-            and runs[-1][-1].targets is block.targets
-            and shapes == [leaf.shape[1:] for leaf in jax.tree.leaves(told_of(runs[-1][-1]))]
-        ):
-            runs[-1].append(block)
-        else:
-            runs.append([block])
-    return runs
+
+    def kind(block: Block) -> Any:
+        return block.targets, [leaf.shape[1:] for leaf in jax.tree.leaves(block.told)]
+
+    for _, run in itertools.groupby(blocks, kind):
+        yield list(run)

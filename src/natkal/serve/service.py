@@ -81,11 +81,8 @@ class Service:
         if found is None:
             self.served = fresh(self.limits)
         else:
-            number, header, arrays = found
             self._check_untouched()
-            self.served = self._restored(number, header, arrays)
-            self.record = version_of(header).record
-            self._replay(number)
+            self.replayed = self._restore(*found)
         for number in self.versions.numbers()[-self.versions.keep :]:
             with contextlib.suppress(StreamError):
                 self.known_versions.append(version_of(self.versions.read(number)[0]))
@@ -107,18 +104,21 @@ class Service:
                 "the server learned"
             )
 
-    def _replay(self, number: int) -> None:
-        """Learn again what was acknowledged after the checkpoint, as it was learned then."""
-        requests: list[Request] = []
+    def _restore(self, number: int, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> int:
+        """This checkpoint, and all that was acknowledged after it learned again; how many requests that was."""
+        self.served = self._restored(number, header, arrays)
+        self.record = version_of(header).record
+        replayed, requests = 0, list[Request]()
         for found in self.versions.records_after(number, self.record):
             rows, single = read_rows(found.body, 1 << 62)
             requests.append(Request(found.kind, found.body, rows, single))
-            self.record, self.replayed = found.number, self.replayed + 1
+            self.record, replayed = found.number, replayed + 1
             if sum(len(request.rows) for request in requests) >= GROUP_ROWS:
                 self._again(requests)
                 requests = []
         if requests:
             self._again(requests)
+        return replayed
 
     def _again(self, requests: list[Request]) -> None:
         self.served.run(requests, lambda accepted: None)
@@ -164,8 +164,7 @@ class Service:
     def submit(self, request: Request) -> None:
         """Queue a request for the writer, which calls its `done` afterwards."""
         self.check(request.kind)
-        if self.failed:
-            raise Refused(503, self.failed)
+        self._check_learning()
         if self.waiting_rows >= self.limits.waiting_rows:
             raise Refused(429, f"{self.waiting_rows:,} rows wait to be learned; try again later")
         self._submitted_rows += len(request.rows)
@@ -219,24 +218,42 @@ class Service:
         taken = [request for request in group if request.take()]
         if not taken:
             return
+        record, length = self.record, self.journal.length
         try:
-            if self.failed:
-                raise Refused(503, self.failed)
+            self._check_learning()
             self.served.run(taken, self._log)
         except OSError as error:
-            self._fail(f"the log cannot be written ({error.strerror or error}); nothing more is learned", taken)
+            self.failed = f"the log cannot be written ({error.strerror or error}); nothing more is learned"
+            _refuse(taken, Refused(503, self.failed))
         except Refused as refused:
-            for request in taken:
-                request.refused = refused
+            _refuse(taken, refused)
         except Exception as error:
-            self._fail(f"learning failed ({type(error).__name__}: {error}); nothing more is learned", taken)
+            reason = f"learning failed ({type(error).__name__}: {error})"
+            self.failed = self._forget(record, length)
+            _refuse(taken, Refused(503 if self.failed else 500, f"{reason}; {self.failed or 'nothing of it is kept'}"))
         for request in taken:
             request.done(request)
 
-    def _fail(self, reason: str, taken: list[Request]) -> None:
-        self.failed = reason
-        for request in taken:
-            request.answer, request.refused = None, Refused(503, reason)
+    def _forget(self, record: int, length: int) -> str:
+        """The state and the log before a group that failed half way; why that cannot be had, empty if it can."""
+        try:
+            self.wait_for_checkpoint()
+            self.journal.cut(length)
+            found = self.versions.newest()
+            assert found is not None
+            for output in self.served.outputs:
+                output.close()
+            self._restore(*found)
+            assert self.record == record
+            if self.ready:
+                self.served.warm_up()
+        except Exception as error:
+            return f"the state before cannot be restored ({error}); nothing more is learned"
+        return ""
+
+    def _check_learning(self) -> None:
+        if self.failed:
+            raise Refused(503, self.failed)
 
     def _log(self, accepted: list[Request]) -> None:
         """Every accepted request is on disk before its answer; meanwhile it is being learned."""
@@ -297,6 +314,7 @@ class Service:
 
     def checkpoint(self) -> Version:
         """Write a checkpoint now. Writer thread only: use `order`."""
+        self._check_learning()
         return self._save(wait=True)
 
     def rollback(self, number: int) -> Version:
@@ -304,6 +322,7 @@ class Service:
 
         The state now is kept as a checkpoint before, so that this can be undone.
         """
+        self._check_learning()
         self._save(wait=True)
         if number not in self.versions.numbers():
             known = ", ".join(map(str, self.versions.numbers()))
@@ -333,3 +352,8 @@ class Service:
             output.close()
         self._background.shutdown()
         return version
+
+
+def _refuse(requests: list[Request], refused: Refused) -> None:
+    for request in requests:
+        request.answer, request.refused = None, refused

@@ -81,6 +81,9 @@ class Counts:
     rejected: int = 0
     skipped: int = 0
 
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(own + more for own, more in zip(vars(self).values(), vars(other).values(), strict=True)))
+
     def accounting(self, used: str = "learned") -> str:
         """The equation in words, with the share of each part that is neither none nor all of the rows."""
         parts = {used: self.learned, "rejected": self.rejected, "skipped": self.skipped}

@@ -60,6 +60,14 @@ class Journal:
         if sync:
             os.fdatasync(self._file)
 
+    def cut(self, length: int) -> None:
+        """Take the records behind the first `length` bytes away."""
+        self._waiting.clear()
+        os.ftruncate(self._file, length)
+        self.length = self._room = length
+        self._make_room(1)
+        os.fsync(self._file)
+
     def close(self) -> None:
         """No more."""
         os.close(self._file)

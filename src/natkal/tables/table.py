@@ -19,6 +19,7 @@ from natkal.compiling.policy import run_once
 from natkal.errors import StreamError
 from natkal.settings.options import Options, check_options, past_lags
 from natkal.storage.file import array_template, restored, state_arrays
+from natkal.storage.parts import Stored
 from natkal.tables.engine.batch import Pending, Predictions, TableBatch
 from natkal.tables.engine.loop import Loop, Progress
 from natkal.tables.engine.slots import FIRST_SLOTS, slots_for, slots_of, spread, with_slots
@@ -412,10 +413,15 @@ class TableLearner:
         one = array_template(jax.eval_shape(self.loop.init))
         return {name: ((self.slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
 
+    def stored(self) -> Stored:
+        """All that is not numbers on the device, and every number of the state by its place."""
+        return Stored(self.header(), self.arrays())
+
     @float64
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """The state from a checkpoint's arrays, which match `template`."""
-        self.state = restored(jax.eval_shape(self.loop.init), arrays)
+    def restore(self, kept: Stored) -> None:
+        """The numbers again, on a learner made `from_header`."""
+        kept.check(self.template())
+        self.state = restored(jax.eval_shape(self.loop.init), kept.arrays)
 
 
 @functools.lru_cache(maxsize=LOOPS_KEPT)

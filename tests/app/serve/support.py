@@ -10,8 +10,8 @@ import httpx
 import numpy as np
 
 from natkal.cli.serve import fresh_run
-from natkal.runs import snapshot
 from natkal.runs.session import Session
+from natkal.runs.snapshot import snapshot
 from natkal.serve.http import Access, Application
 from natkal.serve.requests import Limits
 from natkal.serve.service import Service
@@ -90,6 +90,7 @@ def alone(folder: Path, *blocks: list[dict[str, Any]]) -> Session:
     """What `natkal learn` makes of the rows, read in these blocks."""
     folder.mkdir()
     session = fresh_run(folder / "run", Limits(), SETTINGS, first_rows(folder)).session
+    session.engine = session.learner
     for rows in blocks:
         session.take(as_rows(rows))
     session.save()
@@ -110,11 +111,9 @@ def crash(service: Service) -> None:
 
 def state(session: Session) -> dict[str, Any]:
     """All that decides the next row, and all that was counted: arrays as bytes."""
-    header = snapshot.header(session)
+    header, arrays = snapshot(session)
     kept = {name: header[name] for name in ("counts", "learner", "vocabularies", "held", "metrics", "sequences")}
-    return {"header": json.loads(json.dumps(kept))} | {
-        name: value.tobytes() for name, value in snapshot.arrays(session).items()
-    }
+    return {"header": json.loads(json.dumps(kept))} | {name: value.tobytes() for name, value in arrays.items()}
 
 
 def served_state(service: Service) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import pytest
 from natkal.errors import StreamError
 from natkal.runs import checkpoint
 from natkal.storage.journal import Journal, Record, read_records
+from natkal.tables.engine.batch import Pending
+from natkal.tables.engine.live_table import LiveTable
 from tests.app.serve.support import (
     alone,
     crash,
@@ -148,6 +150,61 @@ def test_a_log_that_cannot_be_written_acknowledges_nothing_more(tmp_path):
     service._background.shutdown()
     for output in service.served.session.outputs.values():
         output.close()
+
+
+@pytest.mark.parametrize("place", ["learn", "wait"])
+def test_a_group_that_fails_is_forgotten(tmp_path, monkeypatch, place):
+    """Before the log or behind it: state, checkpoints and log are as if the request had never come."""
+    service = make_service(tmp_path)
+    client = make_client(service)
+    client.post("/learn", json=ROWS[:10])
+    kind = LiveTable if place == "learn" else Pending
+    works, left = getattr(kind, place), [1]
+
+    def fails_once(*arguments, **options):
+        if left:
+            left.pop()
+            raise RuntimeError("the device is lost")
+        return works(*arguments, **options)
+
+    monkeypatch.setattr(kind, place, fails_once)
+    answer = client.post("/learn", json=[ROWS[10] | {"y": "maybe", "colour": "violet"}, *ROWS[11:15]])
+    assert answer.status_code == 500
+    assert answer.json()["error"] == "learning failed (RuntimeError: the device is lost); nothing of it is kept"
+    client.post("/learn", json=ROWS[20:30])
+    assert client.post("/checkpoint").status_code == 200
+    client.post("/learn", json=ROWS[30:40])
+    expected = state(alone(tmp_path / "alone", ROWS[:10] + ROWS[20:40]))
+    service.served.snapshot()
+    assert state(service.served.session) == expected
+    crash(service)
+    again = make_service(tmp_path)
+    assert again.replayed == 1
+    assert state(again.served.session) == expected
+    again.close()
+
+
+def test_what_cannot_be_restored_is_not_saved(tmp_path, monkeypatch):
+    service = make_service(tmp_path)
+    client = make_client(service)
+    client.post("/learn", json=ROWS[:10])
+    numbers = service.versions.numbers()
+
+    def fails(*arguments, **options):
+        raise RuntimeError("the device is lost")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Pending, "wait", fails)
+        assert client.post("/learn", json=ROWS[10]).status_code == 503
+    for path in ("/learn", "/checkpoint"):
+        answer = client.post(path, json=ROWS[11] if path == "/learn" else None)
+        assert answer.status_code == 503
+        assert "the state before cannot be restored" in answer.json()["error"]
+    assert service.versions.numbers() == numbers
+    crash(service)
+    again = make_service(tmp_path)
+    assert state(again.served.session) == state(alone(tmp_path / "alone", ROWS[:10]))
+    again.close()
 
 
 def test_a_kill_and_a_termination(tmp_path):

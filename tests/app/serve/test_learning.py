@@ -43,8 +43,8 @@ def test_rows_one_by_one_in_lists_and_in_lines(service, tmp_path):
     session = alone(tmp_path / "alone", ROWS)
     assert served_state(service) == state(session)
     spread = session.metrics.columns(session.metrics.recent, 0).spread
-    np.testing.assert_array_equal([one["probabilities"]["yes"] for one in told], spread[:60])
-    assert all(one["prediction"] == max(one["probabilities"], key=one["probabilities"].get) for one in told)
+    np.testing.assert_array_equal([one["p(yes)"] for one in told], spread[:60])
+    assert all(one["predicted"] == ("yes" if one["p(yes)"] > one["p(no)"] else "no") for one in told)
 
 
 def test_concurrent_requests_are_learned_in_the_order_of_the_log(service, tmp_path):
@@ -72,7 +72,7 @@ def test_a_label_that_comes_under_its_id_is_learned_with_the_inputs_of_then(serv
     assert asked["id"] == "7"
     assert client.get("/state").json()["ids"] == {"column": "id", "waiting": 1, "given_up": 0}
     told = client.post("/predict_learn", json={"id": "7", "y": ROWS[5]["y"]}).json()
-    assert told["probabilities"]["yes"] == pytest.approx(asked["probabilities"]["yes"], rel=1e-2)
+    assert told["p(yes)"] == pytest.approx(asked["p(yes)"], rel=1e-2)
     again = client.post("/learn", json={"id": "7", "y": "yes"})
     assert (again.status_code, again.json()["error"]) == (404, "row 1: the id '7' is not waiting for its label")
     session = alone(tmp_path / "alone", [*ROWS[:5], without(ROWS[5], "y"), ROWS[5]])
@@ -87,7 +87,7 @@ def test_the_past_of_a_held_row_is_the_one_it_was_predicted_with(service):
     client.post("/learn", json=ROWS[1] | {"y": "yes"})
     held = service.served.session.held["first"]
     assert held[0] == -1.0  # the target before it was no
-    assert held[1:].tolist() == service.served.work.columns.encode([row], targets=False, grow=False).inputs[0].tolist()
+    assert held[1:].tolist() == service.served.work.columns.encode([row]).inputs[0].tolist()
 
 
 @pytest.mark.slow
@@ -96,9 +96,9 @@ def test_a_class_that_comes_later_is_taken_on(tmp_path):
     client = make_client(service)
     client.post("/learn", json=ROWS[:9])
     assert client.post("/predict_learn", json=ROWS[9] | {"y": "maybe"}).status_code == 200
-    shown = client.post("/predict", json=without(ROWS[10], "y")).json()["probabilities"]
-    assert list(shown) == ["no", "yes", "maybe"]
-    assert abs(sum(shown.values()) - 1) < 1e-12
+    shown = client.post("/predict", json=without(ROWS[10], "y")).json()
+    assert list(shown) == ["predicted", "p(no)", "p(yes)", "p(maybe)"]
+    assert abs(sum(list(shown.values())[1:]) - 1) < 1e-12
     rows = [*ROWS[:9], ROWS[9] | {"y": "maybe"}]
     assert served_state(service) == state(alone(tmp_path / "alone", rows[:9], rows[9:]))
     left = state(service.served.session)
@@ -126,8 +126,7 @@ def test_predictions_change_nothing_and_wait_for_nobody(service):
     assert client.get("/state").json()["rows"]["learned"] == 30
     go_on.set()
     assert served_state(service) == before
-    told = client.post("/predict_learn", json=ROWS[40]).json()["probabilities"]
-    assert shown["predictions"][0]["probabilities"] != told
+    assert shown["predictions"][0] != client.post("/predict_learn", json=ROWS[40]).json()
 
 
 def test_predict_is_what_predict_learn_says_before_it_learns(service):
@@ -135,8 +134,8 @@ def test_predict_is_what_predict_learn_says_before_it_learns(service):
     client.post("/learn", json=ROWS[:30])
     asked = client.post("/predict", json=without(ROWS[30], "y")).json()
     told = client.post("/predict_learn", json=ROWS[30]).json()
-    assert asked["prediction"] == told["prediction"]
-    np.testing.assert_allclose(list(asked["probabilities"].values()), list(told["probabilities"].values()), rtol=1e-12)
+    assert asked.pop("predicted") == told.pop("predicted")
+    assert asked == pytest.approx(told, rel=1e-12)
 
 
 @pytest.mark.slow
@@ -148,9 +147,9 @@ def test_numbers_come_with_intervals(tmp_path):
     client = make_client(service)
     client.post("/learn", json=rows)
     told = client.post("/predict_learn", json=rows[0]).json()
-    assert told["low"] < told["prediction"] < told["high"]
+    assert told["low_90"] < told["predicted"] < told["high_90"]
     asked = client.post("/predict", json=without(rows[0], "y")).json()
-    assert abs(asked["prediction"] - rows[0]["y"]) < 0.1
+    assert abs(asked["predicted"] - rows[0]["y"]) < 0.1
     answer = client.post(
         "/v2/models/run/infer",
         json={
@@ -163,8 +162,8 @@ def test_numbers_come_with_intervals(tmp_path):
     ).json()
     assert (answer["model_name"], answer["id"]) == ("run", "x")
     outputs = {tensor["name"]: tensor["data"] for tensor in answer["outputs"]}
-    assert [outputs[name][0] for name in ("prediction", "low", "high")] == [
-        asked[name] for name in ("prediction", "low", "high")
+    assert [outputs[name][0] for name in ("predicted", "low_90", "high_90")] == [
+        asked[name] for name in ("predicted", "low_90", "high_90")
     ]
     service.close()
 

@@ -1,6 +1,7 @@
 """Bad input gets 4xx with the sentence of the command line and changes nothing; limits, tokens, other routes."""
 
 import dataclasses
+import json
 import threading
 
 import pytest
@@ -88,6 +89,58 @@ def test_fixed_classes(tmp_path):
     answer = make_client(service).post("/learn", json=[ROW, ROW | {"y": "maybe"}])
     assert answer.json() == {"error": "row 2: column 'y': 'maybe' is not one of the 2 classes (no, yes)"}
     service.close()
+
+
+def grouped(service, *requests):
+    """Requests that the writer takes together: their answers, in order."""
+    client, answers = make_client(service), [None] * len(requests)
+    going_on, go_on = threading.Event(), threading.Event()
+    service.order(lambda: (going_on.set(), go_on.wait(60)))
+    assert going_on.wait(60)
+
+    def post(place, path, value):
+        answers[place] = client.post(path, json=value)
+
+    threads = []
+    for place, (path, value) in enumerate(requests):
+        waiting = service.waiting_rows
+        threads.append(threading.Thread(target=post, args=(place, path, value)))
+        threads[-1].start()
+        while service.waiting_rows == waiting:
+            pass
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def test_a_key_too_many_adds_nothing_and_a_group_does_not_pass_the_limit(tmp_path):
+    schema = tmp_path / "keyed.jsonl"
+    schema.write_text("".join(json.dumps(row | {"k": f"k{at % 2}"}) + "\n" for at, row in enumerate(table(40))))
+    service = make_service(tmp_path, dataclasses.replace(SETTINGS, key="k"), schema, limits=Limits(keys=2))
+    client = make_client(service)
+    assert client.post("/learn", json=ROW | {"k": "first"}).status_code == 200
+    before = served_state(service)
+    new = ROW | {"colour": "violet", "y": "maybe"}
+    answer = client.post("/learn", json=[new | {"k": "second"}, new | {"k": "third"}])
+    assert answer.json() == {"error": "1 keys are known; no more than 2 are taken"}
+    assert served_state(service) == before
+    assert "maybe" not in service.served.session.encoder.classes["y"]
+    answers = grouped(service, ("/learn", ROW | {"k": "second"}), ("/learn", ROW | {"k": "third"}))
+    assert [answer.status_code for answer in answers] == [200, 422]
+    assert list(service.served.session.learner.keys) == ["first", "second"]
+    service.close()
+
+
+def test_a_label_in_the_group_of_its_row(service):
+    """The row is predicted, then learned, as if the two had come one by one."""
+    client = make_client(service)
+    asked, learned = grouped(
+        service, ("/predict", PLAIN | {"id": "in a group"}), ("/learn", {"id": "in a group", "y": "no"})
+    )
+    assert (asked.status_code, learned.status_code) == (200, 200)
+    assert asked.json()["id"] == "in a group"
+    assert client.post("/learn", json={"id": "in a group", "y": "no"}).status_code == 404
 
 
 def test_limits(service):

@@ -1,7 +1,7 @@
 """Classes of the targets, numbered as they appear."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +18,8 @@ class ClassNumbers:
         self._target = target
         self.names = list(target.classes)
         self._numbers = {name: number for number, name in enumerate(self.names)}
-        self._in_order = _in_order(self.names)
+        self._in_order = all(name == str(number) for number, name in enumerate(self.names))
+        """Whether each class is called by its own number."""
 
     def read(self, column: Column, reasons: dict[int, str]) -> np.ndarray | list[str | None]:
         """The numbers of the classes where all are known, otherwise their names, for `number` to go through."""
@@ -42,38 +43,34 @@ class ClassNumbers:
         """Whether these finite numbers, the names of their classes in order, are known."""
         return bool(np.all((column >= 0) & (column < len(self.names)) & (column == np.floor(column))))
 
-    def complaint(self, word: str | None) -> str:
-        """Why this class cannot be taken; empty if it can."""
-        if word is None or word in self._numbers or len(self.names) < self._target.limit:
+    def complaint(self, word: str | None, new: Mapping[str, int]) -> str:
+        """Why this class cannot be taken beside those that are `new`; empty if it can."""
+        known = word is None or word in self._numbers or word in new
+        if known or len(self.names) + len(new) < self._target.limit:
             return ""
         known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
         return f"{cells.cut(word)} is not one of the {len(self.names):,} classes ({known})"
 
-    def add(self, word: str | None) -> float:
-        """The number of a class that can be taken."""
+    def number(self, word: str | None, new: dict[str, int]) -> float:
+        """The number of a class that can be taken; one not known gets the next, and is `new`."""
         if word is None:
             return math.nan
-        if word not in self._numbers:
-            self._in_order = self._in_order and word == str(len(self.names))
-            self._numbers[word] = len(self.names)
-            self.names.append(word)
-        return float(self._numbers[word])
+        if word in self._numbers:
+            return float(self._numbers[word])
+        return float(new.setdefault(word, len(self.names) + len(new)))
 
-    def cut(self, count: int) -> None:
-        """Forget the classes behind the first `count`."""
-        for word in self.names[count:]:
-            del self._numbers[word]
-        del self.names[count:]
-        self._in_order = _in_order(self.names)
-
-
-def _in_order(names: Sequence[str]) -> bool:
-    """Whether each class is called by its own number."""
-    return all(name == str(number) for number, name in enumerate(names))
+    def add(self, new: Mapping[str, int]) -> None:
+        """Know these classes too."""
+        self._numbers.update(new)
+        self.names.extend(new)
+        self._in_order = self._in_order and all(word == str(number) for word, number in new.items())
 
 
 def number_classes(
-    parts: Sequence[tuple[ClassNumbers, str, np.ndarray | list[str | None]]], reasons: dict[int, str], rows: int
+    parts: Sequence[tuple[ClassNumbers, str, np.ndarray | list[str | None]]],
+    reasons: dict[int, str],
+    rows: int,
+    added: dict[str, dict[str, int]],
 ) -> list[np.ndarray]:
     """Numbers for every target's names, row by row: a row that is rejected for any reason adds no class."""
     tables = [values if isinstance(values, np.ndarray) else np.full(rows, np.nan) for *_, values in parts]
@@ -84,10 +81,10 @@ def number_classes(
         if row in reasons:
             continue
         for _, numbers, name, words in open_parts:
-            complaint = numbers.complaint(words[row])
+            complaint = numbers.complaint(words[row], added.get(name, {}))
             if complaint:
                 reasons.setdefault(row, f"column {name!r}: {complaint}")
         if row not in reasons:
-            for place, numbers, _, words in open_parts:
-                tables[place][row] = numbers.add(words[row])
+            for place, numbers, name, words in open_parts:
+                tables[place][row] = numbers.number(words[row], added.setdefault(name, {}))
     return tables

@@ -1,7 +1,7 @@
 """Rows into numbers: inputs and targets for each row that can be used, a reason for each that cannot."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -42,6 +42,12 @@ class Encoded(NamedTuple):
     rejects: list[Reject]
     times: np.ndarray | None = None
     """Seconds since 1970 in the first column of times, NaN where missing; None without such a column."""
+    additions: Mapping[str, Mapping[str, int]] = {}
+    """Categories (by feature) and classes (by target) that were not known, with their numbers, for `accept`."""
+    resets: np.ndarray | None = None
+    """Where new sequences start; None where there are none."""
+    waited: Sequence[np.ndarray | None] = ()
+    """Of each row what is kept of it while it waits for its label, or was kept: past targets, then inputs."""
 
 
 class NewColumn(NamedTuple):
@@ -51,15 +57,11 @@ class NewColumn(NamedTuple):
     feature: Feature
 
 
-class Mark(NamedTuple):
-    """How many words each vocabulary has, and how many classes each target."""
-
-    words: dict[str, int]
-    classes: dict[str, int]
-
-
 class Encoder:
     """Turns rows into numbers, by the schema. Its vocabularies, classes and columns only ever grow.
+
+    `encode` changes nothing: categories and classes that are new are numbered behind the known ones, and are known once
+    they are accepted.
 
     A row's numbers stand in the order of the schema's features: the slots of each, then its missing flag if it has one.
     A feature that is added stands behind all others, so no number ever moves. `Encoder(encoder.schema,
@@ -164,28 +166,19 @@ class Encoder:
         self._schema = dataclasses.replace(self._schema, features=(*self._schema.features, feature))
         self._open_vocabulary(feature, [])
 
+    def accept(self, additions: Mapping[str, Mapping[str, int]]) -> None:
+        """Know the categories and classes of rows that were encoded since the last time."""
+        for name, words in additions.items():
+            if name in self._numbers:
+                self._numbers[name].add(words)
+            else:
+                self._index[name].update(words)
+                self.vocabularies[name].extend(words)
+
     def _open_vocabulary(self, feature: Feature, words: list[str]) -> None:
         if feature.kind == "category":
             self.vocabularies[feature.name] = list(words)
             self._index[feature.name] = {word: slot for slot, word in enumerate(words)}
-
-    # -- undoing -------------------------------------------------------------------------------------------------------
-
-    def mark(self) -> Mark:
-        """Where vocabularies and classes stand, for `undo`."""
-        return Mark(
-            {name: len(words) for name, words in self.vocabularies.items()},
-            {name: len(numbers.names) for name, numbers in self._numbers.items()},
-        )
-
-    def undo(self, mark: Mark) -> None:
-        """Forget the categories and classes that were added after the mark."""
-        for name, count in mark.words.items():
-            for word in self.vocabularies[name][count:]:
-                del self._index[name][word]
-            del self.vocabularies[name][count:]
-        for name, count in mark.classes.items():
-            self._numbers[name].cut(count)
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
@@ -217,38 +210,34 @@ class Encoder:
         lines = np.arange(1, len(records) + 1)
         return Encoded(inputs.astype(np.float64, copy=False), observed, [], [], lines, "", [])
 
-    def encode(self, rows: Rows, *, grow: bool = True) -> Encoded:
+    def encode(self, rows: Rows, *, grow: bool = True, labels: Collection[int] = ()) -> Encoded:
         """The rows that can be used, in order, and the rejects among them and before them.
 
-        Without `grow` nothing is added to the vocabularies: a category never seen counts as the next one to come.
+        Without `grow` each category never seen counts as the next one to come. Of `labels` the features are known
+        already: they may be missing.
         """
         with located(lambda: f"{rows.file}, lines {_line(rows, 0)} to {_line(rows, -1)}"):
-            return self._encode(rows, grow)
+            return self._encode(rows, grow, labels)
 
-    def encode_targets(self, rows: Rows) -> tuple[np.ndarray, dict[int, str]]:
-        """The targets of rows whose features are known already, and a reason for each row that cannot be used."""
+    def _encode(self, rows: Rows, grow: bool, labels: Collection[int]) -> Encoded:
         reasons: dict[int, str] = {}
-        with located(lambda: rows.file):
-            return np.stack(self._targets(rows, reasons), axis=1), reasons
-
-    def _encode(self, rows: Rows, grow: bool) -> Encoded:
-        reasons: dict[int, str] = {}
+        added: dict[str, dict[str, int]] = {}
         features = self._schema.features
         parsed = [self._parse(feature, rows, reasons) for feature in features]
         keys = self._keys(rows, reasons)
         sequences = self._labels(self._schema.sequence, rows, reasons)
         if self._schema.missing == "reject":
             for feature, values in zip(features, parsed, strict=True):
-                for row in np.flatnonzero(is_missing(values)):
-                    reasons.setdefault(int(row), f"column {feature.name!r}: the value is missing")
-        targets = self._targets(rows, reasons)
+                for row in set(np.flatnonzero(is_missing(values)).tolist()).difference(labels):
+                    reasons.setdefault(row, f"column {feature.name!r}: the value is missing")
+        targets = self._targets(rows, reasons, added)
         good = np.ones(len(rows), bool)
         good[list(reasons)] = False
         inputs = np.zeros((int(good.sum()), self.width))
         clock = next((place for place, feature in enumerate(features) if feature.kind == "time"), None)
         first = 0
         for feature, values in zip(features, parsed, strict=True):
-            self._fill(inputs[:, first : first + _size(feature)], feature, pick(values, good), grow)
+            self._fill(inputs[:, first : first + _size(feature)], feature, pick(values, good), added if grow else None)
             first += _size(feature)
         rejects = [
             *rows.rejects,
@@ -263,6 +252,7 @@ class Encoder:
             file=rows.file,
             rejects=sorted(rejects, key=lambda reject: reject.line),
             times=None if clock is None else seconds(pick(parsed[clock], good)),
+            additions=added,
         )
 
     def _parse(self, feature: Feature, rows: Rows, reasons: dict[int, str]) -> np.ndarray | list[Any]:
@@ -278,7 +268,7 @@ class Encoder:
         values = read_column(feature.name, column, kind_reader(feature.kind, feature.decimal), reasons)
         return np.array(values, np.float64) if feature.kind in ("number", "boolean") else values
 
-    def _targets(self, rows: Rows, reasons: dict[int, str]) -> list[np.ndarray]:
+    def _targets(self, rows: Rows, reasons: dict[int, str], added: dict[str, dict[str, int]]) -> list[np.ndarray]:
         values: dict[str, np.ndarray] = {}
         named = []
         for target in self._schema.targets:
@@ -293,7 +283,7 @@ class Encoder:
             else:
                 read = read_column(target.name, column, target_reader(target), reasons)
                 values[target.name] = np.array(read, np.float64)
-        for (_, name, _), table in zip(named, number_classes(named, reasons, len(rows)), strict=True):
+        for (_, name, _), table in zip(named, number_classes(named, reasons, len(rows), added), strict=True):
             values[name] = table
         return [values[target.name] for target in self._schema.targets]
 
@@ -311,7 +301,13 @@ class Encoder:
         values = read_column(name, rows.columns.get(name, [None] * len(rows)), cells.label, reasons)
         return ["" if value is None else value for value in values]
 
-    def _fill(self, table: np.ndarray, feature: Feature, values: np.ndarray | list[Any], grow: bool) -> None:
+    def _fill(
+        self,
+        table: np.ndarray,
+        feature: Feature,
+        values: np.ndarray | list[Any],
+        added: dict[str, dict[str, int]] | None,
+    ) -> None:
         """Write the numbers of one feature into the zeros of `table`."""
         if isinstance(values, np.ndarray):
             table[:, 0] = values
@@ -323,19 +319,21 @@ class Encoder:
             for row, value in enumerate(values):
                 if value is not None:
                     own = feature.kind == "category"
-                    slot, sign = (self._slot(feature, value, grow), 1.0) if own else bucket(feature, value)
+                    slot, sign = (self._slot(feature, value, added), 1.0) if own else bucket(feature, value)
                     table[row, slot] = sign
         if feature.flag_missing:
             table[:, -1] = is_missing(values)
 
-    def _slot(self, feature: Feature, word: str, grow: bool) -> int:
+    def _slot(self, feature: Feature, word: str, added: dict[str, dict[str, int]] | None) -> int:
         """A category's own slot, the next free one where it is new; the last is shared by all that come too late."""
         index = self._index[feature.name]
-        following = min(len(index), feature.slots - 1)
-        if grow and word not in index and following < feature.slots - 1:
-            index[word] = following
-            self.vocabularies[feature.name].append(word)
-        return index.get(word, following)
+        if word in index:
+            return index[word]
+        new = {} if added is None else added.setdefault(feature.name, {})
+        following = min(len(index) + len(new), feature.slots - 1)
+        if following < feature.slots - 1:
+            new.setdefault(word, following)
+        return new.get(word, following)
 
     def _names(self, feature: Feature) -> list[str]:
         if feature.kind in ("number", "boolean"):

@@ -1,7 +1,8 @@
-"""The predictions file: one line per predicted row, CSV or JSON lines by its ending."""
+"""An answer has the same names in CSV, JSON, HTTP and frames; the predictions file, a line for each predicted row."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,12 +32,9 @@ class PredictionFormat:
         """Whether a row is named by partition and offset instead of a line."""
         self._names: list[str] = []
         for target, known in zip(targets, self.classes, strict=True):
-            prefix = f"{target.name}." if len(targets) > 1 else ""
-            self._names += [f"{prefix}observed", f"{prefix}predicted"]
-            if target.classes:
-                self._names += [f"{prefix}p({name})" for name in (*known, OTHER)]
-            else:
-                self._names += [f"{prefix}{side}_{100 * level:g}" for side in ("low", "high")]
+            several = len(targets) > 1
+            self._names += [f"{target.name}.observed" if several else "observed"]
+            self._names += names_of(target, [*known, OTHER], several, level)
 
     @property
     def names(self) -> list[str]:
@@ -90,23 +88,37 @@ class PredictionFormat:
         return [names[int(value)] if value == value else nothing for value in values.tolist()]
 
 
+def names_of(target: Target, classes: Sequence[str], several: bool, level: float) -> list[str]:
+    """What an answer is called everywhere: the value to bet on, then its limits or the probability of each class."""
+    prefix = f"{target.name}." if several else ""
+    sides = [f"{side}_{100 * level:g}" for side in ("low", "high")]
+    own = [f"p({name})" for name in classes] if target.classes else sides
+    return [prefix + name for name in ("predicted", *own)]
+
+
 def prediction_columns(
     targets: Sequence[Target], outcomes: Sequence[TargetPrediction], level: float
 ) -> dict[str, np.ndarray | list[str]]:
-    """The predictions of some rows as columns: the value to bet on, and its limits or the probability of each class."""
+    """The predictions of some rows as columns."""
     columns: dict[str, np.ndarray | list[str]] = {}
     for target, outcome in zip(targets, outcomes, strict=True):
-        prefix = f"{target.name}." if len(targets) > 1 else ""
         guess = point_of(target.task, outcome)
+        names = names_of(target, target.classes, len(targets) > 1, level)
         if target.classes:
-            columns[f"{prefix}predicted"] = [target.classes[int(number)] for number in guess]
-            for number, name in enumerate(target.classes):
-                columns[f"{prefix}p({name})"] = outcome.probabilities[:, number]
+            shown = outcome.probabilities[:, : len(target.classes)]
+            unknown = np.zeros(len(shown))  # a class that came after these rows
+            parts = [*shown.T, *[unknown] * (len(target.classes) - shown.shape[1])]
+            own = [[target.classes[int(number)] for number in guess], *parts]
         else:
-            share = f"{100 * level:g}"
-            columns[f"{prefix}predicted"] = guess
-            columns |= {f"{prefix}low_{share}": outcome.low, f"{prefix}high_{share}": outcome.high}
+            own = [guess, outcome.low, outcome.high]
+        columns |= dict(zip(names, own, strict=True))
     return columns
+
+
+def as_rows(columns: Mapping[str, np.ndarray | list[Any]]) -> list[dict[str, Any]]:
+    """Columns as one object for each row."""
+    lists = [values if isinstance(values, list) else values.tolist() for values in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def quoted(text: str) -> str:
