@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from benchmarks.streams.generated import GENERATED
+from benchmarks.streams.ordered import ORDERED
 from benchmarks.streams.series import SERIES
 from benchmarks.streams.stream import Stream
 from benchmarks.streams.tables import STILL, TABLES
@@ -22,6 +23,7 @@ GROUPS: dict[str, dict[str, Callable[[], Stream]]] = {
     "uci": UCI,
     "outliers": OUTLIERS,
     "series": SERIES,
+    "ordered": ORDERED,
 }
 MAKERS = {name: make for group in (*GROUPS.values(), STILL) for name, make in group.items()}
 

@@ -10,12 +10,13 @@ from natkal.decisions import bandit_options
 from natkal.decisions.bandit_learner import BanditLearner
 from natkal.decisions.bandit_options import WAVES_UP_TO, BanditOptions, architectures, make_bandit
 from natkal.models.arms import heads_model
-from natkal.tables.learner.architectures import Layers, Shape, Waves
+from natkal.tables.learner.architectures import Layers, Shape
+from natkal.tables.learner.maps import Cosines
 
 
 def test_products_of_cosines_are_the_gaussian_kernel() -> None:
     """E[2 cos(w'x + b) cos(w'z + b)] = exp(-|x - z|^2 / (2 d)); a product has a deviation below 2."""
-    many = Waves(waves=20_000, fan_in=3)
+    many = Cosines(3, waves=20_000)
     points = np.random.default_rng(0).normal(size=(6, 3))
     features = np.stack([many.cosines(jnp.asarray(point)) for point in points])
     kernel = np.exp(-np.square(points[:, None] - points[None]).sum(-1) / 6)
@@ -24,14 +25,15 @@ def test_products_of_cosines_are_the_gaussian_kernel() -> None:
 
 def test_a_filter_on_them_is_a_ridge_regression_for_each_arm() -> None:
     rng = np.random.default_rng(1)
-    waves, arms, variance = Waves(waves=7, fan_in=2), 2, 0.8
+    cosines, arms, variance = Cosines(2, waves=7), 2, 0.8
+    waves = Layers((), map=cosines)
     params = waves.params(0, Shape(columns=2, scaled=(True, True), past=0, fan_in=2), arms)
     family = nk.families.Gaussian(1.0)
     model = heads_model(nk.static_model(waves.apply, params, family), family, arms)
     learner = nk.online(model, prior_cov=variance, curvature=nk.blocks(by="neuron"))
     contexts, chosen, rewards = rng.normal(size=(30, 2)), rng.integers(arms, size=30), rng.normal(size=30)
     state, _ = nk.run(learner, learner.init(), {"context": contexts, "arm": chosen}, rewards)
-    features = np.stack([np.r_[waves.cosines(jnp.asarray(row)), row, 1.0] for row in contexts])
+    features = np.stack([np.r_[cosines.cosines(jnp.asarray(row)), row, 1.0] for row in contexts])
     for arm in range(arms):
         own = features[chosen == arm]
         ridge = np.linalg.solve(own.T @ own + np.eye(10) / variance, own.T @ rewards[chosen == arm])
@@ -41,7 +43,8 @@ def test_a_filter_on_them_is_a_ridge_regression_for_each_arm() -> None:
 
 def test_a_bandit_that_grew_is_one_that_was_large_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A column and an arm that come later were missing before: the same expected rewards, then and after learning."""
-    monkeypatch.setattr(bandit_options, "architectures", lambda options, fan_in: (Waves(fan_in=fan_in, seed=5),))
+    waves = lambda options, fan_in: (Layers((), map=Cosines(fan_in, seed=5)),)  # noqa: E731
+    monkeypatch.setattr(bandit_options, "architectures", waves)
     make_bandit.cache_clear()
     options = BanditOptions(reward="binary")
     rng = np.random.default_rng(2)

@@ -21,7 +21,8 @@ from natkal.families import Bernoulli, Family, Gaussian, Poisson
 from natkal.laws import laws_of_rewards
 from natkal.models import static_model
 from natkal.models.arms import heads_model
-from natkal.tables.learner.architectures import Layers, Shape, Waves
+from natkal.tables.learner.architectures import Layers, Shape
+from natkal.tables.learner.maps import Cosines
 
 REWARDS: dict[str, Family] = {"binary": Bernoulli(), "number": Gaussian(1.0), "count": Poisson()}
 """The family of each kind of reward."""
@@ -87,7 +88,7 @@ def architectures(options: BanditOptions, fan_in: int) -> tuple[Layers, ...]:
     model = options.model
     if model == "auto":
         nearness = NEARNESS if fan_in <= WAVES_UP_TO else ()
-        waves = (Waves(fan_in=fan_in, seed=options.seed, nearness=near) for near in nearness)
+        waves = (Layers((), map=Cosines(fan_in, seed=options.seed, nearness=near)) for near in nearness)
         return (Layers(()), *waves, Layers(HIDDEN))
     if model == "linear":
         return (Layers(()),)

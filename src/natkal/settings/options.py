@@ -9,6 +9,8 @@ from natkal.errors import StreamError
 
 LEARNERS = ("auto", "single")
 BUDGETS = ("fast", "auto", "best")
+MAPS = ("linear", "products")
+"""Models that are linear in what they make of a row."""
 CELLS = ("rnn", "gru", "lstm", "lru", "rtu")
 SINGLE_PRIOR_SCALE, SINGLE_FADING = 1.0, 3e-4
 
@@ -17,8 +19,8 @@ SINGLE_PRIOR_SCALE, SINGLE_FADING = 1.0, 3e-4
 class Options:
     """`learner`: `auto` is a bank of filters weighed by the data, `single` one filter with this prior and fading.
 
-    `model`: `auto` (several architectures), `linear`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, `lru:64`, `rtu:32`, or a
-    function of the user's own as package.module:function. `past`: which earlier targets are inputs: `auto`, `none`, or
+    `model`: `auto` (several architectures), `linear`, `products`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, `lru:64`,
+    `rtu:32`, or a function of the user's own as package.module:function. `past`: which earlier targets are inputs: `auto`, `none`, or
     lags as 1,2,48.
     `budget`: `fast` runs few members, `auto` stops those that have lost, `best` lets all of them run, and a number is
     about how many microseconds a row may take (see choose.py). `memory`: the most bytes of the learner's state, as 1MB.
@@ -100,7 +102,7 @@ def past_lags(past: str) -> tuple[int, ...] | None:
 
 def _check_model(options: Options) -> None:
     model = options.model
-    if model in ("auto", "linear") or options.users_own:
+    if model in ("auto", *MAPS) or options.users_own:
         return
     name, _, sizes = model.partition(":")
     good = re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", sizes) is not None

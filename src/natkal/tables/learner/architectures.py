@@ -24,11 +24,11 @@ from natkal.errors import StreamError
 from natkal.families import Family
 from natkal.models import Model, fan_in_prior, mlp_apply, static_model
 from natkal.tables.learner.base import DENSE_UP_TO, Architecture, Inputs, Shape
+from natkal.tables.learner.maps import COLUMNS, Map, Products
+from natkal.tables.learner.maps.base import drawn
 from natkal.tables.learner.recurrent import KINDS, make_memory
 from natkal.typing import Array, Params
 
-DIRECTIONS = 1_000
-"""The stream of random numbers of the directions of `Waves`; those below are of the layers of networks."""
 NAMED_SIZES = ("mlp", "tiles", *KINDS)
 """Architectures whose sizes stand behind their name."""
 GRIDS, MOST_CELLS = 64, 4096
@@ -37,26 +37,27 @@ GRIDS, MOST_CELLS = 64, 4096
 
 @dataclasses.dataclass(frozen=True)
 class Layers(Architecture):
-    """A network without memory: hidden layers of these sizes, none for a linear model.
+    """A network without memory: hidden layers of these sizes, none for a linear model, on what `map` makes of a row.
 
     Kronecker factors are safe in float32 (tests/curvature), where a network takes half the time.
     """
 
     hidden: tuple[int, ...]
     dtype: Any = np.float64
+    map: Map = COLUMNS
 
     @property
     def name(self) -> str:
         """As the option `model` spells it."""
-        return "mlp:" + ",".join(map(str, self.hidden)) if self.hidden else "linear"
+        return "mlp:" + ",".join(str(size) for size in self.hidden) if self.hidden else self.map.name
 
     def params(self, seed: int, shape: Shape, outputs: int) -> Params:
         """First weights of variance 1/fan-in; a linear model starts at zero."""
-        sizes = (shape.columns, *self.hidden, outputs)
+        sizes = (self.map.size(shape.columns), *self.hidden, outputs)
         layers = []
         for position, (inner, outer) in enumerate(itertools.pairwise(sizes)):
-            fan_in = shape.fan_in if position == 0 else inner
-            weight = np.zeros((inner, outer)) if not self.hidden else _drawn(seed, position, inner, outer, fan_in)
+            fan_in = self.map.size(shape.fan_in) if position == 0 else inner
+            weight = np.zeros((inner, outer)) if not self.hidden else drawn(seed, position, inner, outer, fan_in)
             layers.append({"weight": weight.astype(self.dtype), "bias": np.zeros(outer, self.dtype)})
         return layers
 
@@ -70,11 +71,7 @@ class Layers(Architecture):
 
     def apply(self, params: Params, features: Array) -> Array:
         """The raw outputs."""
-        return mlp_apply(params, features)
-
-    def first_fan_in(self, shape: Shape) -> int:
-        """How many features of the first layer its priors are divided by: later inputs do not change them."""
-        return shape.fan_in
+        return mlp_apply(params, self.map(features))
 
     def curvature(self, size: int) -> Curvature:
         """A full covariance for a small linear model, Kronecker factors elsewhere."""
@@ -83,7 +80,7 @@ class Layers(Architecture):
     def prior(self, params: Params, shape: Shape) -> Params:
         """1/fan-in, of the first layer over the inputs there were at the start."""
         prior = fan_in_prior(params)
-        factor = len(params[0]["weight"]) / self.first_fan_in(shape)
+        factor = len(params[0]["weight"]) / self.map.size(shape.fan_in)
         return [{name: leaf * factor for name, leaf in prior[0].items()}, *prior[1:]]
 
 
@@ -142,47 +139,6 @@ class Tiles(Architecture):
 
 
 @dataclasses.dataclass(frozen=True)
-class Waves(Layers):
-    """Linear in the inputs and in cosines of random projections of them.
-
-    The cosines sqrt(2) cos(w_i' x + b_i), w_i normal of variance 1/d and b_i uniform, make a linear model with one
-    prior variance for all of them nearly the Gaussian process with the kernel exp(-|x - x'|^2 / (2 d)), d inputs
-    (Rahimi and Recht, Random features for large-scale kernel machines, 2007). They come before the inputs, and each
-    input has directions of its own: what a later input adds comes last, and while it is 0 it changes nothing.
-    `nearness` multiplies the distances |x - x'| in the kernel.
-    """
-
-    hidden: tuple[int, ...] = ()
-    waves: int = 40
-    fan_in: int = 1
-    seed: int = 0
-    nearness: float = 1.0
-
-    @property
-    def name(self) -> str:
-        """As members are named."""
-        return "waves" if self.nearness == 1 else "near waves"
-
-    def params(self, seed: int, shape: Shape, outputs: int) -> Params:
-        """Zeros, as of a linear model."""
-        return super().params(seed, dataclasses.replace(shape, columns=self.waves + shape.columns), outputs)
-
-    def apply(self, params: Params, features: Array) -> Array:
-        """The raw outputs."""
-        return mlp_apply(params, jnp.concatenate([self.cosines(features), features]))
-
-    def cosines(self, features: Array) -> Array:
-        """sqrt(2) cos(nearness w_i' x + b_i)."""
-        directions = _drawn(self.seed, DIRECTIONS, len(features), self.waves, self.fan_in).astype(self.dtype)
-        phases = np.random.default_rng((self.seed, DIRECTIONS)).uniform(0, 2 * np.pi, self.waves).astype(self.dtype)
-        return np.sqrt(2).astype(self.dtype) * jnp.cos(self.nearness * (features @ directions) + phases)
-
-    def first_fan_in(self, shape: Shape) -> int:
-        """The inputs there were first, and the cosines."""
-        return self.waves + shape.fan_in
-
-
-@dataclasses.dataclass(frozen=True)
 class UsersOwn(Architecture):
     """A network of the user's own: `function(inputs, outputs)` returns (apply, params)."""
 
@@ -213,17 +169,13 @@ class UsersOwn(Architecture):
         return dense(kernel="immediate") if size <= 3 * DENSE_UP_TO else kronecker()
 
 
-def _drawn(seed: int, layer: int, rows: int, columns: int, fan_in: int) -> np.ndarray:
-    """Normal weights of variance 1/fan-in; row i does not depend on how many rows there are."""
-    parts = [np.random.default_rng((seed, layer, row)).normal(size=columns) for row in range(rows)]
-    return np.stack(parts) / np.sqrt(fan_in)
-
-
 def make_architecture(spec: GroupSpec, seed: int, shape: Shape, outputs: int) -> Architecture:
-    """The architecture that a group names: linear, mlp:64,64, tiles:4096, gru:8 or the user's own."""
+    """The architecture that a group names: linear, products, mlp:64,64, tiles:4096, gru:8 or the user's own."""
     kind, _, sizes = spec.architecture.partition(":")
     if kind == "linear":
         return Layers((), np.dtype(spec.dtype))
+    if kind == "products":
+        return Layers((), np.dtype(spec.dtype), products_of(shape, seed))
     if kind == "mlp":
         return Layers(tuple(int(size) for size in sizes.split(",")), np.dtype(spec.dtype))
     if kind == "tiles":
@@ -243,6 +195,12 @@ def grows_into(small: UsersOwn, large: UsersOwn, inputs: int, more: int) -> bool
     except (TypeError, ValueError):
         return False
     return len(after) >= len(before) and bool(np.allclose(after[: len(before)], before, rtol=1e-6, atol=1e-6))
+
+
+def products_of(shape: Shape, seed: int) -> Products:
+    """Those of the columns that a table began with, without earlier targets."""
+    began = range(shape.past, min(shape.fan_in, shape.columns))
+    return Products(tuple(began), tuple(place for place in began if not shape.scaled[place]), seed=seed)
 
 
 def load_users_network(spec: str, inputs: int, outputs: int) -> UsersOwn:

@@ -36,7 +36,7 @@ from natkal.engine.plan import estimate
 from natkal.errors import StreamError
 from natkal.families import Family
 from natkal.laws import Counted, Laws, PlugIn, Student, laws_for, marginal_for
-from natkal.settings.options import SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
+from natkal.settings.options import MAPS, SINGLE_FADING, SINGLE_PRIOR_SCALE, Options
 from natkal.tables.learner.architectures import (
     GRIDS,
     NAMED_SIZES,
@@ -51,6 +51,8 @@ LINEAR = ((10.0, 1e-3), (3.0, 5e-3), (30.0, 0.0), (1.0, 0.0), (10.0, 2e-2), (1.0
 """(prior scale, fading) of the linear members."""
 NAIVE = ((0.3, 0.0), (3.0, 0.0), (10.0, 1e-3))
 """(prior scale, fading) of the linear members whose prior is centred on a naive forecast of a series."""
+PRODUCTS = ((10.0, 0.0), (1.0, 0.0), (10.0, 1e-3))
+"""(prior scale, fading) of the members that are linear in squares and products of two columns."""
 NETWORK = ((10.0, 0.0), (10.0, 1e-3), (3.0, 5e-3))
 """(prior scale, fading) of the members of each network."""
 TILED = {False: ((2.0, 0.0), 4.0, 16.0), True: ((10.0, 0.0), 3.0, 9.0)}
@@ -163,7 +165,7 @@ def must_restart(spec: BankSpec, small: Shape, task: Task, large: Shape, wide: T
 
 def is_known(architecture: str) -> bool:
     """Whether it is one of natkal's own."""
-    return architecture == "linear" or architecture.partition(":")[0] in NAMED_SIZES
+    return architecture in MAPS or architecture.partition(":")[0] in NAMED_SIZES
 
 
 def choose_within(
@@ -233,12 +235,13 @@ def microseconds(group: Group) -> float:
 def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size, ordered: bool) -> list[GroupSpec]:
     """The architectures of the mixture; a model for each key gets linear ones only, since there are many of it."""
     if options.model != "auto":
-        linear = options.model == "linear"
-        settings, naive = (LINEAR, NAIVE) if linear else (NETWORK, ())
-        return [_group(options, shape, options.model, settings, naive=naive)]
+        settings = {"linear": LINEAR, "products": PRODUCTS}.get(options.model, NETWORK)
+        return [_group(options, shape, options.model, settings, naive=NAIVE if options.model == "linear" else ())]
     groups = [_group(options, shape, "linear", LINEAR, naive=NAIVE)]
     if keyed or options.budget == "fast":
         return groups
+    if 1 < shape.columns - shape.past <= MOST_TILED and not shape.series and len(size.networks) > 1:
+        groups.append(_group(options, shape, "products", PRODUCTS))
     few = shape.columns <= MOST_TILED and task.outputs <= MOST_TILED_OUTPUTS
     if few and not shape.series and size.cells >= LEAST_CELLS * GRIDS * task.outputs:
         settings, *reaches = TILED[bool(task.classes)]
