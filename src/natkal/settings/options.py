@@ -20,8 +20,8 @@ class Options:
     """`learner`: `auto` is a bank of filters weighed by the data, `single` one filter with this prior and fading.
 
     `model`: `auto` (several architectures), `linear`, `products`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, `lru:64`,
-    `rtu:32`, or a function of the user's own as package.module:function. `past`: which earlier targets are inputs: `auto`, `none`, or
-    lags as 1,2,48.
+    `rtu:32`, or a function of the user's own as package.module:function. `past`: which earlier targets are inputs:
+    `auto`, `none`, or lags as 1,2,48.
     `budget`: `fast` runs few members, `auto` stops those that have lost, `best` lets all of them run, and a number is
     about how many microseconds a row may take (see choose.py). `memory`: the most bytes of the learner's state, as 1MB.
     `level`: the share of targets that intervals hold. `forget`: whether members may forget earlier rows; rows in no
