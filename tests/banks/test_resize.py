@@ -34,6 +34,7 @@ CASES = {
     "gru": Case("gru:3"),
     "lstm": Case("lstm:2"),
     "rnn": Case("rnn:3"),
+    "products": Case("products"),
     "lru": Case("lru:4", "float32"),
     "rtu": Case("rtu:3"),
 }
