@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-PARTS = ("forecast", "auto", "member", "classic", "correction", "cost", "diagonal-cost", "memory")
+PARTS = ("forecast", "auto", "member", "classic", "correction", "cost", "diagonal-cost", "memory", "ordered")
 OPTIONS = {"gaps": ("2,8,32,64,128", "gaps of the part memory"), "seeds": ("3", "seeds of the part memory")}
 
 
@@ -27,6 +27,10 @@ def run_part(
             from benchmarks.recurrent.correction import correction
 
             return correction(report)
+        case "ordered":
+            from benchmarks.recurrent.ordered import ordered
+
+            return ordered(report)
         case "member":
             from benchmarks.recurrent.member import member
 
@@ -79,6 +83,10 @@ def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tup
         title = "The default mixture on a series, without and with its recurrent group: log loss, milliseconds a row"
         columns = ("series", "points", "without", "with", "ms_without", "ms_with")
         found.append((title, results["member"]["rows"], columns))
+    if "ordered" in results:
+        title = "Streams in order, one filter, log loss: the state correction on and off, forgetting within the prior"
+        columns = ("stream", "cell", "correction", *(f"fading {fading:g}" for fading in results["ordered"]["fadings"]))
+        found.append((title, results["ordered"]["rows"], columns))
     if "memory" in results:
         title = "Recall a bit after a gap, one pass: nats per recalled bit in the last fifth (guessing: 0.693)"
         found.append((title, results["memory"]["rows"], ("gap", "steps", *results["memory"]["methods"])))
