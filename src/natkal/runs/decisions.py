@@ -19,7 +19,8 @@ from natkal.reading.source import STDIN, Source
 from natkal.runs import checkpoint
 from natkal.runs.decision_record import DecisionRecord
 from natkal.runs.folder import chain, take_over
-from natkal.runs.outputs import Appender, Output
+from natkal.runs.outputs import Appender, Ends, Output
+from natkal.storage.parts import Field, Stored, StoredPart, StoredParts, by_name, each, text, whole
 from natkal.tables.schema import cells
 from natkal.tables.schema.rows import Position, Rows
 
@@ -60,7 +61,7 @@ class DecisionCounts:
     skipped: int = 0
 
 
-class DecisionSession:
+class DecisionSession(Ends, StoredParts):
     """One run: the bandit, what became of the rows, and the files that grow."""
 
     def __init__(self, folder: Path, settings: DecisionSettings):
@@ -80,7 +81,7 @@ class DecisionSession:
         """How often this run chose each arm, how often its reward came, and the sum of those rewards."""
         self.sums = OffPolicySums()
         self.outputs: dict[str, Output] = {}
-        self.kept: dict[str, int] | None = None
+        self.kept: dict[str, Any] | None = None
         """How long the files are in the checkpoint that the run goes on from."""
         self.show: Callable[[str], None] = lambda text: None
 
@@ -136,20 +137,28 @@ class DecisionSession:
             for name in ("arms", "ignore"):
                 settings[name] = tuple(map(str, settings[name]))
             session = cls(folder, DecisionSettings(**settings))
-            session.files = [str(name) for name in kept["files"]]
-            session.position = Position(*map(int, kept["position"]))
-            session.ended = kept["ended"] is True
-            session.counts = DecisionCounts(**{name: int(value) for name, value in kept["counts"].items()})
-            session.own, session.log = DecisionRecord.from_json(kept["own"]), DecisionRecord.from_json(kept["log"])
-            session.paid = float(kept["paid"])
-            session.by_arm = {str(arm): [float(part) for part in parts] for arm, parts in kept["by_arm"].items()}
-            session.sums = OffPolicySums(**kept["sums"])
+            session.restore(Stored(kept))
             if kept["bandit"] is not None:
                 session.bandit = TableBandit.from_parts(kept["bandit"], arrays, path)
-            session.kept = {str(name): int(length) for name, length in kept["outputs"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"{path}: not a checkpoint of `natkal decide`") from error
         return session
+
+    def stored_parts(self) -> dict[str, StoredPart]:
+        """What survives a restart beside the bandit."""
+        kept = functools.partial(Field, self)
+        return {
+            "files": kept("files", each(text)),
+            "position": kept("position", lambda value: Position(*each(whole)(value)), list),
+            "ended": kept("ended", lambda value: value is True),
+            "counts": kept("counts", lambda value: DecisionCounts(**by_name(whole)(value)), dataclasses.asdict),
+            "own": kept("own", DecisionRecord.from_json, DecisionRecord.to_json),
+            "log": kept("log", DecisionRecord.from_json, DecisionRecord.to_json),
+            "paid": kept("paid", float),
+            "by_arm": kept("by_arm", by_name(each(float))),
+            "sums": kept("sums", lambda value: OffPolicySums(**value), dataclasses.asdict),
+            "outputs": kept("ends", by_name(whole)),
+        }
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -394,22 +403,12 @@ class DecisionSession:
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Header and arrays of a checkpoint."""
-        kept = {
+        made = {
             "settings": dataclasses.asdict(self.settings),
-            "files": self.files,
-            "position": list(self.position),
-            "ended": self.ended,
-            "counts": dataclasses.asdict(self.counts),
-            "own": self.own.to_json(),
-            "log": self.log.to_json(),
-            "paid": self.paid,
-            "by_arm": self.by_arm,
-            "sums": dataclasses.asdict(self.sums),
-            "outputs": (self.kept or {}) | {name: output.kept for name, output in self.outputs.items()},
             "bandit": None if self.bandit is None else self.bandit.header(),
         }
         arrays = {} if self.bandit is None else self.bandit.arrays()
-        return {"decisions": kept}, arrays
+        return {"decisions": self.stored().fields | made}, arrays
 
 
 def _numbered(rows: Rows) -> Block:

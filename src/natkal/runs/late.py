@@ -19,7 +19,7 @@ MAX_WAITING_ROWS = 100_000
 """How many rows wait for a label that comes later under their id; the oldest give way."""
 
 
-class Waiting(OrderedDict[str, np.ndarray]):
+class Awaiting(OrderedDict[str, np.ndarray]):
     """What waits under an id: rows for their label, or labels for their row; `width` numbers each."""
 
     limit = MAX_WAITING_ROWS
@@ -82,7 +82,7 @@ def _table(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
 class Draft:
     """What will wait once some rows are accepted; until then nothing has changed."""
 
-    def __init__(self, waiting: Waiting):
+    def __init__(self, waiting: Awaiting):
         self._waiting = waiting
         self._gone: set[str] = set()
         self._new: OrderedDict[str, np.ndarray] = OrderedDict()

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natkal.runs.blocks import by_classes
-from natkal.runs.late import Delayed, Draft, Waiting, delayed, keep_past, with_ids
+from natkal.runs.late import Awaiting, Delayed, Draft, delayed, keep_past, with_ids
 from natkal.runs.rejects import count_reasons
 from natkal.settings.settings import Counts, Settings
-from natkal.storage.parts import Field, Parts, StoredPart, by_name, text, whole
+from natkal.storage.parts import Field, StoredPart, StoredParts, by_name, text, whole
 from natkal.tables.encode.encoder import Encoded, Encoder
 from natkal.tables.engine.batch import Pending, Predictions
 from natkal.tables.schema.infer import Schema, Target
@@ -42,7 +42,7 @@ class Block:
         return self.pending.wait()
 
 
-class Learning(Parts):
+class Learning(StoredParts):
     """A table that is being learned, and what became of its rows. A subclass reads, writes and saves."""
 
     def __init__(self, settings: Settings, encoder: Encoder, learner: TableLearner):
@@ -55,9 +55,9 @@ class Learning(Parts):
         self.reasons: dict[str, int] = {}
         self.sequences: dict[str, str] = {}
         """The sequence that each key's last row belonged to (under "" where there are no keys)."""
-        self.held = Waiting(lambda: learner.past_columns + encoder.width)
+        self.held = Awaiting(lambda: learner.past_columns + encoder.width)
         """Rows that wait for their label under their id: the past targets of each (NaN in a file's run), its inputs."""
-        self.early = Waiting(lambda: len(encoder.schema.targets))
+        self.early = Awaiting(lambda: len(encoder.schema.targets))
         """Labels of a label topic that wait for their row: the targets by id."""
         self.queue = Delayed(learner)
         """Rows whose label has not come yet, with the slot of their model."""

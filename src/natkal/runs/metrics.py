@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natkal.runs import class_scores
-from natkal.storage.parts import Field, Numbers, Parts, StoredPart, by_name, each, text, whole
+from natkal.storage.parts import Field, Numbers, StoredPart, StoredParts, by_name, each, text, whole
 from natkal.tables.engine.batch import TargetPrediction
 from natkal.tables.learner.tasks import point_of
 from natkal.tables.schema.infer import Target
@@ -68,7 +68,7 @@ def record(target: Target, outcome: TargetPrediction, observed: np.ndarray) -> R
     return Record(guess, spread, outcome.low, outcome.high, outcome.log_prob, outcome.rank, observed)
 
 
-class TargetMetrics(Parts):
+class TargetMetrics(StoredParts):
     """The running figures of one target."""
 
     def __init__(self, target: Target):
@@ -211,7 +211,7 @@ class TargetMetrics(Parts):
         self.calibration[:, 0] += np.bincount(where, minlength=BINS)
 
 
-class Metrics(Parts):
+class Metrics(StoredParts):
     """All targets, window by window. `series` holds every window's figures, as the metrics file does."""
 
     def __init__(self, targets: tuple[Target, ...], members: list[str], every: int | None = None):

@@ -57,6 +57,22 @@ class Output(Protocol):
         ...
 
 
+class Ends:
+    """A base of what writes outputs: where each of them ends. `kept`: where it ended in the checkpoint."""
+
+    kept: dict[str, Any] | None
+    outputs: dict[str, Output]
+
+    @property
+    def ends(self) -> dict[str, Any]:
+        """Where each output ends; of one that is not open, where it ended."""
+        return (self.kept or {}) | {name: output.kept for name, output in self.outputs.items()}
+
+    @ends.setter
+    def ends(self, kept: dict[str, Any]) -> None:
+        self.kept = kept
+
+
 class Appender:
     """A file that grows; `length` bytes of it belong to the run so far, and `cut` takes off what is behind them."""
 

@@ -23,7 +23,7 @@ from natkal.runs.late import no_name
 from natkal.runs.learning import Block, Learning
 from natkal.runs.make_learner import check_memory, check_pool, make_learner
 from natkal.runs.metrics import RECENT, Metrics, record, written
-from natkal.runs.outputs import Appender, Output, csv_line, places
+from natkal.runs.outputs import Appender, Ends, Output, csv_line, places
 from natkal.runs.rejects import check_count, warnings
 from natkal.runs.topics import open_topics
 from natkal.settings.settings import Settings
@@ -35,7 +35,7 @@ from natkal.tables.schema.rows import Position, Rows
 from natkal.tables.table import TableLearner
 
 
-class Session(Learning):
+class Session(Ends, Learning):
     """One run in one folder. Build it with `begin` or `resume`, then `run` it."""
 
     def __init__(self, folder: Path, settings: Settings, encoder: Encoder, learner: TableLearner):
@@ -125,15 +125,6 @@ class Session(Learning):
             "clock": kept("clock", lambda value: Clock(by_name(by_name(each(number_or_text)))(value)), Clock.state),
         }
         return found if self.forecasts is None else found | {"forecasts": self.forecasts}
-
-    @property
-    def ends(self) -> dict[str, Any]:
-        """Where each output ends; of one that is not open, where it ended."""
-        return (self.kept or {}) | {name: output.kept for name, output in self.outputs.items()}
-
-    @ends.setter
-    def ends(self, kept: dict[str, Any]) -> None:
-        self.kept = kept
 
     @property
     def predicted(self) -> list[list[str]]:

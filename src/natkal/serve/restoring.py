@@ -41,12 +41,8 @@ def as_left(run: Path, limits: Limits, model: str | None) -> tuple[Served, str |
     found = checkpoint.find(run)
     if found is None:
         raise StreamError(f"{run}: there is no checkpoint to resume from")
-    if DECISIONS in found[1]:
-        session, warning = DecisionSession.resume(run)
-        return ServedBandit(session, limits), warning
-    session, warning = Session.resume(run, model=model)
-    take_over(session)
-    return ServedTable(session, limits), warning
+    path, header, arrays, warning = found
+    return restored(path, header, arrays, run, limits, model), warning
 
 
 def command_of(header: Mapping[str, Any]) -> str:

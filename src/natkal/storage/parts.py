@@ -79,7 +79,7 @@ class Numbers:
         setattr(self._owner, self._name, kept.arrays[""].copy())
 
 
-class Parts:
+class StoredParts:
     """A base of what is made of parts, and is one."""
 
     def stored_parts(self) -> dict[str, StoredPart]:
