@@ -105,12 +105,15 @@ class KalmanEstimator(BaseEstimator):
 
     def _fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any) -> Any:
         """Learn a whole table, scaled by all of its rows."""
-        return self._learn(X, targets, sample_weight, passes=self._passes(X), whole_table=True)
+        self._learn(X, targets, sample_weight, passes=self._passes(X), whole_table=True)
+        return self
 
     def _learn(
         self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, *, passes: int = 1, whole_table: bool = False
-    ) -> Any:
+    ) -> list[TargetPrediction]:
         """Learn these rows in order, those of a whole table in a random one; a row of weight 0 is left out.
+
+        Returns what was predicted for them in each pass, before each was learned.
 
         Of several passes each counts for its share, so that every row counts once in all: a later pass linearises
         better without becoming more certain. Rows that are sorted by their target would be linearised at estimates that
@@ -126,13 +129,14 @@ class KalmanEstimator(BaseEstimator):
             self._table.know_scales(self._table.rows(X, targets[:, None], tell_past=False))
         timeless = whole_table and not self._table.past_columns and not self._table.options.has_memory
         rng = np.random.default_rng(self._table.options.seed)
+        told = []
         for _ in range(passes if len(X) else 0):
             order = rng.permutation(len(X)) if timeless else np.arange(len(X))
             weight = None if sample_weight is None else sample_weight[order]
-            self._table.learn(self._table.rows(X[order], targets[order, None], weight)).wait()
+            told.append(self._table.learn(self._table.rows(X[order], targets[order, None], weight)).wait().targets[0])
         self.n_samples_seen_ += len(X)
         self.n_iter_ = passes
-        return self
+        return told
 
     @property
     def _is_new(self) -> bool:

@@ -8,6 +8,7 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from natkal.integrations.sklearn_base import KalmanEstimator
+from natkal.tables.engine.batch import TargetPrediction
 from natkal.tables.table import TargetShape
 
 
@@ -35,6 +36,14 @@ class KalmanClassifier(ClassifierMixin, KalmanEstimator):
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "KalmanClassifier":
         """Learn more rows, in order; how a stream is cut into chunks changes nothing once its classes are known."""
+        self._learn_in_order(X, y, classes, sample_weight)
+        return self
+
+    def learn_predicted(self, X: Any, y: Any, classes: Any = None) -> TargetPrediction:
+        """`partial_fit`, and what was predicted for each row before it was learned."""
+        return self._learn_in_order(X, y, classes, None)[0]
+
+    def _learn_in_order(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> list[TargetPrediction]:
         new = self._is_new
         X, y = self._checked(X, y, reset=new)
         if new:
@@ -122,6 +131,14 @@ class _Regressor(RegressorMixin, KalmanEstimator):
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "_Regressor":
         """Learn more rows, in order; how a stream is cut into chunks changes nothing."""
+        self._learn_in_order(X, y, sample_weight)
+        return self
+
+    def learn_predicted(self, X: Any, y: Any) -> TargetPrediction:
+        """`partial_fit`, and what was predicted for each row before it was learned."""
+        return self._learn_in_order(X, y, None)[0]
+
+    def _learn_in_order(self, X: Any, y: Any, sample_weight: Any) -> list[TargetPrediction]:
         new = self._is_new
         X, y = self._checked(X, y, reset=new)
         if new:
