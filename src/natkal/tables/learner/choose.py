@@ -63,7 +63,7 @@ SLOW_PATIENCE = 2.0
 """Members with cells learn slowly and for long: so many times the usual loss does not stop them."""
 RECURRENT_UNITS = 8
 MEMORIES = ("gru:16", "lru:64")
-"""Recurrent groups of a table whose rows are in order."""
+"""Recurrent groups of a table whose rows are in order, where they cost no more than the largest group of networks."""
 REMEMBERING = ((10.0, 1e-4), (10.0, 1e-3))
 """(prior scale, fading) of their members."""
 
@@ -249,7 +249,9 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size,
     if shape.series and shape.past and not task.classes and len(size.networks) > 1:
         groups.append(_group(options, shape, f"gru:{RECURRENT_UNITS}", NETWORK, both=False))
     if ordered and few and not shape.series and len(size.networks) > 1:
-        groups += [_remembering(shape, name) for name in MEMORIES]
+        cost = lambda group: len(group.members) * microseconds(build_group(group, options.seed, shape, task))  # noqa: E731
+        most = cost(groups[-1])
+        groups += [group for group in (_remembering(shape, name) for name in MEMORIES) if cost(group) <= most]
     limit = _for_members(options)
     if limit is None:
         return groups

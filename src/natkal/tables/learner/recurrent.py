@@ -5,6 +5,7 @@ covariance for each unit, so that a step costs about as much as the forward pass
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -87,17 +88,10 @@ class Memory(Architecture):
         """As the option `model` spells it."""
         return f"{self.kind}:{self.units}"
 
-    @float64
     def params(self, seed: int, shape: Shape, outputs: int) -> Params:
-        """First weights of the cell and of its readout, of variance 1/fan-in; the same numbers in every door."""
-        cell = KINDS[self.kind].cell(self.units)
-
-        def draw() -> Params:
-            cell_key, readout_key = jax.random.split(jax.random.key(seed))
-            own = cell.params(cell_key, len(self.inputs))
-            return {"cell": own, "readout": cells.readout_params(readout_key, cell.width, outputs)}
-
-        return jax.tree.map(lambda leaf: np.asarray(leaf).astype(self.dtype), jax.jit(draw)())
+        """First weights of the cell and of its readout, of variance 1/fan-in."""
+        drawn = first_weights(self.kind, self.units, len(self.inputs), outputs, seed)
+        return jax.tree.map(lambda leaf: leaf.astype(self.dtype), drawn)
 
     def model(self, params: Params, family: Family, value: Mapping[str, Any]) -> Model:
         """The cell on the inputs that the mask lets through."""
@@ -113,6 +107,20 @@ class Memory(Architecture):
         """
         apart = KINDS[self.kind].sensitivity != EXACT or self.dtype == np.float32
         return blocks(within_prior=True) if apart or size > 3 * DENSE_UP_TO else dense(kernel="immediate")
+
+
+@functools.lru_cache(maxsize=64)
+@float64
+def first_weights(kind: str, units: int, inputs: int, outputs: int, seed: int) -> Params:
+    """Of a cell and of its readout; the same numbers in every door."""
+    cell = KINDS[kind].cell(units)
+
+    def draw() -> Params:
+        cell_key, readout_key = jax.random.split(jax.random.key(seed))
+        own = cell.params(cell_key, inputs)
+        return {"cell": own, "readout": cells.readout_params(readout_key, cell.width, outputs)}
+
+    return jax.tree.map(np.asarray, jax.jit(draw)())
 
 
 def make_memory(spec: GroupSpec, shape: Shape) -> Memory:
