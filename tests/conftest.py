@@ -8,6 +8,8 @@ os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "0")  # commands would kee
 import jax
 import pytest
 
+from tests.skips import pytest_make_collect_report, pytest_runtest_makereport
+
 collect_ignore = [
     "curvature/sharded_worker.py",
     "docs/run_pages.py",
@@ -15,6 +17,7 @@ collect_ignore = [
     "stream/hosts_worker.py",
 ]  # programs of their own
 
+__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 FLOAT64 = os.environ.get("NATKAL_DTYPE", "float64") == "float64"
 jax.config.update("jax_enable_x64", FLOAT64)
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -64,8 +64,8 @@ from natkal.models import recurrent_model as recurrent_model
 from natkal.models import recurrent_network as recurrent_network
 from natkal.models import sensitivity as sensitivity
 from natkal.models import static_model as static_model
-from natkal.storage import load as load
-from natkal.storage import save as save
+from natkal.storage.states import load as load
+from natkal.storage.states import save as save
 from natkal.stream import live as live
 from natkal.stream import predict_many as predict_many
 from natkal.stream import run as run

@@ -9,7 +9,7 @@ from natkal.banks.units import scales
 from natkal.decisions import wild_rewards
 from natkal.decisions.bandit_learner import BanditLearner
 from natkal.decisions.bandit_options import BanditOptions
-from natkal.storage.file import state_arrays
+from natkal.storage.states import state_arrays
 
 
 def sifted(rewards: list[float]) -> list[float]:

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import natkal as nk
-from natkal.storage.file import StorageError, read_file, state_arrays, write_file
+from natkal.storage.file import StorageError, read_file, write_file
 from natkal.storage.sharded import MANIFEST, is_spread, load_spread, save_spread
+from natkal.storage.states import state_arrays
 
 WORKER = Path(__file__).with_name("hosts_worker.py")
 pytestmark = pytest.mark.float64

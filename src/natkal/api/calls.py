@@ -4,6 +4,7 @@ import contextlib
 import re
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import jax
 
 from natkal.errors import StreamError
+from natkal.runs.session import Session
 
 
 @contextlib.contextmanager
@@ -20,8 +22,18 @@ def table_call() -> Iterator[None]:
         with jax.enable_x64(True):
             yield
     except StreamError as error:
-        text = re.sub(r"--([a-z][a-z-]*[a-z])", lambda found: found[1].replace("-", "_"), str(error))
-        raise ValueError(text) from error
+        raise ValueError(in_python(str(error))) from error
+
+
+def in_python(text: str) -> str:
+    """Options as Python spells them."""
+    return re.sub(r"--([a-z][a-z-]*[a-z])", lambda found: found[1].replace("-", "_"), text)
+
+
+def warn_of(session: Session) -> None:
+    """Warn of what a person should know at the end of a run, as the command's closing lines do."""
+    for sentence in session.warnings():
+        warnings.warn(in_python(sentence), stacklevel=3)
 
 
 class TemporaryFolder:

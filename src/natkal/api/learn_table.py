@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from natkal.api.answers import table_kind
-from natkal.api.calls import TemporaryFolder, table_call
+from natkal.api.calls import TemporaryFolder, table_call, warn_of
 from natkal.api.run_result import Run
 from natkal.errors import StreamError
 from natkal.reading.kafka.address import is_kafka
@@ -151,9 +151,9 @@ def learn(
             sample=sample,
             metrics_every=metrics_every,
             max_rejects=max_rejects,
-            predictions=None if predictions is None else check_place(os.fspath(predictions)),
-            rejects=None if rejects is None else check_place(os.fspath(rejects)),
-            metrics=None if metrics is None else str(Path(metrics).absolute()),
+            predictions=check_place(_path(predictions), "--predictions", "csv", "jsonl"),
+            rejects=check_place(_path(rejects), "--rejects", "jsonl"),
+            metrics=check_place(_path(metrics), "--metrics", "csv"),
             horizon=horizon,
             label_topic=label_topic,
             group=group,
@@ -175,6 +175,7 @@ def learn(
         started = time.perf_counter()
         with progress_line(source, shown=progress) as report, on_ray(session.learner, ray):
             session.run(source, first, checkpoint_rows=rows, checkpoint_seconds=seconds, report=report)
+        warn_of(session)
     return Run(session, temporary=temporary, seconds=time.perf_counter() - started, kind=table_kind(data))
 
 
@@ -190,6 +191,10 @@ def load_run(path: str | os.PathLike[str], *, model: str | None = None) -> Run:
         session = load(where, model)
         session.metrics.close()  # the last window counts as far as it goes
         return Run(session)
+
+
+def _path(given: str | os.PathLike[str] | None) -> str | None:
+    return None if given is None else os.fspath(given)
 
 
 def _names(given: Names) -> tuple[str, ...]:

@@ -74,6 +74,7 @@ def decide(
     from natkal.errors import StreamError
     from natkal.runs.decisions import DecisionSettings
     from natkal.runs.folder import open_decisions
+    from natkal.runs.places import check_place
     from natkal.runs.runtime import command
 
     with explained(StreamError), command():
@@ -89,7 +90,7 @@ def decide(
             model=model,
             ignore=names(ignore),
             seed=seed,
-            decisions=None if out is None else str(out.absolute()),
+            decisions=check_place(None if out is None else str(out), "--out", "jsonl"),
         )
         check_bandit_options(BanditOptions("number", policy.value, policy_value, model, seed))
         session, source, first = open_decisions(

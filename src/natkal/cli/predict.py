@@ -19,7 +19,9 @@ class MissingColumns(StrEnum):
 def predict(
     checkpoint: Annotated[Path, typer.Argument(help="A checkpoint file, or the folder of a run.")],
     data: Annotated[list[str], typer.Argument(help="Files, a directory or - (standard input); no labels needed.")],
-    to: Annotated[Path | None, typer.Option("--out", help="Write here, .csv or .jsonl (default: print CSV).")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="Write here, .csv, .jsonl or .parquet (default: print CSV).")
+    ] = None,
     rejects: Annotated[Path | None, typer.Option(help="Write rows that cannot be used here, with reasons.")] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of text files: utf-8, cp1252, utf-16, ...")] = "utf-8",
     missing_columns: Annotated[
@@ -37,8 +39,12 @@ def predict(
 
     with command(), explained(StreamError):
         from natkal.reading.source import Source, find_files
-        from natkal.runs.predict_rows import load, predict_rows
+        from natkal.runs.places import format_of
+        from natkal.runs.predict_rows import FORMATS, load, predict_rows
 
+        for path, option, formats in ((to, "--out", FORMATS), (rejects, "--rejects", ("jsonl",))):
+            if path is not None:
+                format_of(path, option, *formats)
         session = load(checkpoint, model)
         impute = missing_columns == MissingColumns.impute
         counts, lines = predict_rows(session, Source(find_files(data), encoding=encoding), to, rejects, impute=impute)

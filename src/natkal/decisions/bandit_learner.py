@@ -16,7 +16,7 @@ from natkal.compiling.policy import compile_loop, run_together
 from natkal.decisions import Bandit
 from natkal.decisions.bandit_options import BanditOptions, check_bandit_options, make_bandit
 from natkal.errors import StreamError
-from natkal.storage.file import array_template, restored, state_arrays
+from natkal.storage.states import array_template, restored, state_arrays
 
 MAX_HELD_DECISIONS = 1_000_000
 """Decisions whose rewards may still come; the oldest are forgotten beyond."""

@@ -12,7 +12,8 @@ from natkal.engine.protocol import Learner, Prediction
 from natkal.keyed.fleet import fleet, power_of_two, rounds
 from natkal.keyed.key_index import KeyIndex, mixed, words_of
 from natkal.keyed.segments import Segments
-from natkal.storage.file import StorageError, array_template, read_file, restored, state_arrays, write_file
+from natkal.storage.file import StorageError, read_file, write_file
+from natkal.storage.states import array_template, restored, state_arrays
 from natkal.stream.checks import check_rows, check_stream
 
 MANIFEST = "fleet.natkal"

@@ -6,6 +6,7 @@ from typing import Any
 from natkal.errors import StreamError, located
 from natkal.reading.source import RowSource
 from natkal.settings.settings import Settings
+from natkal.tables.schema import cells
 from natkal.tables.schema.infer import Schema, infer
 from natkal.tables.schema.rows import Rows
 
@@ -18,6 +19,7 @@ def look(settings: Settings, source: RowSource) -> tuple[Schema, list[Rows]]:
     try:
         with located(lambda: f"the first rows of {source.files[0]}"):
             first = _first(settings, source)
+            _until_targets_move(settings, source, first)
             schema = recognise(settings, first, open_columns=source.open_columns, kinds=source.kinds)
     except StreamError:
         source.close()
@@ -27,10 +29,15 @@ def look(settings: Settings, source: RowSource) -> tuple[Schema, list[Rows]]:
 
 
 def recognise(settings: Settings, first: list[Rows], *, open_columns: bool, kinds: Mapping[str, str]) -> Schema:
-    """What the columns of the first rows are."""
+    """What the columns of the first rows are; a target at rest in those is known by all rows that were read."""
     check_readable(first)
+    columns = _joined(first, settings.sample)
+    at_rest = _at_rest(settings, columns)
+    if at_rest:
+        whole = _joined(first, MAX_UNLABELLED)
+        columns |= {name: whole[name] for name in at_rest if name in whole}
     return infer(
-        _joined(first, settings.sample),
+        columns,
         settings.targets,
         task=settings.task,
         features=settings.features,
@@ -72,6 +79,32 @@ def _first(settings: Settings, source: RowSource) -> list[Rows]:
         if rows.read:
             first.append(rows)
     return first
+
+
+def _until_targets_move(settings: Settings, source: RowSource, first: list[Rows]) -> None:
+    """Read on, where the end is known, while a target is 0 (or 1) in every row: a rare class, or a number at rest.
+
+    A pipe or a topic is not waited for: there it is a class, and decimals that come later are rejected with what to do.
+    """
+    if source.share() is None or not _at_rest(settings, _joined(first, settings.sample)):
+        return
+    while _at_rest(settings, _joined(first[-1:], MAX_UNLABELLED)) and sum(map(len, first)) < MAX_UNLABELLED:
+        more = source.read()
+        if more is None:
+            return
+        if more.read:
+            first.append(more)
+
+
+def _at_rest(settings: Settings, columns: dict[str, list[Any]]) -> list[str]:
+    """The targets that nothing was said of and that are 0, or 1, in all of these rows."""
+    if settings.task is not None or settings.classes or settings.label_topic is not None:
+        return []
+    labels = {
+        name: {str(cells.class_name(cell, whole=True)) for cell in columns.get(name, ()) if not cells.is_missing(cell)}
+        for name in settings.targets
+    }
+    return [name for name, seen in labels.items() if seen <= {"0"} or seen <= {"1"}]
 
 
 def _joined(every: list[Rows], sample: int) -> dict[str, list[Any]]:

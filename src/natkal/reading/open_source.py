@@ -8,7 +8,7 @@ from natkal.reading.go_on import START
 from natkal.reading.kafka.address import is_kafka, kafka_address
 from natkal.reading.kafka.source import KafkaSource
 from natkal.reading.source import RowSource, Source, find_files
-from natkal.settings.settings import Settings
+from natkal.settings.settings import Settings, check_settings
 from natkal.tables.schema.rows import Position
 
 
@@ -47,7 +47,8 @@ def group_of(settings: Settings, folder: Path) -> str:
 
 
 def check_data(data: Sequence[str], settings: Settings, *, until_end: bool) -> None:
-    """Refuse options that do not fit the data."""
+    """Refuse options that no run can have, or that do not fit the data."""
+    check_settings(settings)
     topics = [name for name in data if is_kafka(name)]
     if topics and len(data) > 1:
         raise StreamError(f"{topics[0]}: a topic cannot be combined with other data")

@@ -18,14 +18,14 @@ class Pipe(io.RawIOBase):
     def __init__(self, stop: Callable[[], bool]):
         self._stop = stop
         try:
-            self._handle = sys.stdin.fileno()
+            self._handle = sys.stdin.fileno() if sys.platform != "win32" else None  # select there takes sockets alone
         except (OSError, ValueError):  # not a real file, as in tests
             self._handle = None
 
     def read1(self, size: int = -1) -> bytes:
         """At most `size` bytes; none at the end."""
         if self._handle is None:
-            return sys.stdin.buffer.read(size)
+            return sys.stdin.buffer.read1(size)  # pyright: ignore[reportAttributeAccessIssue]
         while not select.select([self._handle], [], [], PATIENCE)[0]:
             if self._stop():
                 raise Stopped

@@ -31,10 +31,14 @@ class PredictionFormat:
         self.partitions = False
         """Whether a row is named by partition and offset instead of a line."""
         self._names: list[str] = []
+        self.text_names: set[str] = set()
+        """The columns that hold names of classes."""
         for target, known in zip(targets, self.classes, strict=True):
             several = len(targets) > 1
             self._names += [f"{target.name}.observed" if several else "observed"]
             self._names += names_of(target, [*known, OTHER], several, level)
+            if target.classes:
+                self.text_names |= {f"{target.name}.{name}" if several else name for name in ("observed", "predicted")}
 
     @property
     def names(self) -> list[str]:

@@ -10,6 +10,8 @@ from natkal.reading.source import RowSource
 from natkal.runs import checkpoint
 from natkal.runs.answers import PredictionFormat
 from natkal.runs.outputs import Appender
+from natkal.runs.parquet_rows import ParquetRows
+from natkal.runs.places import format_of
 from natkal.runs.session import Session
 from natkal.settings.settings import Counts
 from natkal.tables.encode.encoder import Encoded, Encoder
@@ -17,6 +19,9 @@ from natkal.tables.engine.batch import Predictions
 from natkal.tables.learner.tasks import LEVEL
 from natkal.tables.schema.infer import Target
 from natkal.tables.schema.rows import Rows
+
+FORMATS = ("csv", "jsonl", "parquet")
+"""What predictions are written as, by the ending of their file."""
 
 
 class Predicted(NamedTuple):
@@ -79,9 +84,10 @@ def predict_rows(
     session: Session, source: RowSource, to: Path | None, rejects: Path | None, *, impute: bool
 ) -> tuple[Counts, list[str]]:
     """Predict every row into a file, or as lines of CSV where none is given. Predicted rows count as learned."""
+    kind = "csv" if to is None else format_of(to, "--out", *FORMATS)
     level = session.settings.level
-    form = PredictionFormat(session.schema.targets, json_lines=to is not None and "json" in to.suffix, level=level)
-    output = None if to is None else Appender(to, first=form.header)
+    form = PredictionFormat(session.schema.targets, json_lines=kind != "csv", level=level)
+    output = None if to is None else ParquetRows(to, form) if kind == "parquet" else Appender(to, first=form.header)
     rejected = None if rejects is None else Appender(rejects)
     for file in (output, rejected):
         if file is not None:

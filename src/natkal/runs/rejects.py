@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from natkal.errors import StreamError
+from natkal.errors import StreamError, did_you_mean
 from natkal.settings.settings import Counts
+from natkal.tables.schema.infer import ONE_HOT, Schema
 from natkal.tables.schema.rows import Reject
 
 LOUD_SHARE = 0.01
@@ -25,9 +26,29 @@ def check_count(counts: Counts, limit: int | None, path: Path) -> None:
         )
 
 
+def column_warnings(schema: Schema) -> list[str]:
+    """What became of columns in a way that a person may not expect."""
+    found = []
+    shared = [feature.name for feature in schema.features if feature.kind == "hashed"]
+    if shared:
+        names = ", ".join(shared[:5]) + (", ..." if len(shared) > 5 else "")
+        found.append(
+            f"values of {names} share {ONE_HOT} numbers, as there are more of them: --features {shared[0]}:category "
+            f"gives each its own, --key {shared[0]} a model of its own"
+        )
+    used = [feature.name for feature in schema.features]
+    for name in schema.awaited:
+        if name not in used:
+            there = [*used, *schema.ignored]
+            found.append(f"--features: no row has a column {name!r}; {did_you_mean(name, there)}".rstrip("; "))
+    return found
+
+
 def warnings(counts: Counts, reasons: dict[str, int], refused: int, place: str | Path) -> list[str]:
     """What a person should know at the end of a run. `refused`: steps that filters could not take."""
     found = []
+    if counts.read and not counts.learned and not counts.rejected:
+        found.append(f"nothing was learned: none of the {counts.read:,} rows has a target")
     if counts.read and counts.rejected > LOUD_SHARE * counts.read:
         reason = max(reasons, key=lambda name: reasons[name])
         found.append(

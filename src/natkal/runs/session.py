@@ -24,7 +24,7 @@ from natkal.runs.learning import Block, Learning
 from natkal.runs.make_learner import check_memory, check_pool, make_learner
 from natkal.runs.metrics import RECENT, Metrics, record, written
 from natkal.runs.outputs import Appender, Ends, Output, csv_line, places
-from natkal.runs.rejects import check_count, warnings
+from natkal.runs.rejects import check_count, column_warnings, warnings
 from natkal.runs.topics import open_topics
 from natkal.settings.settings import Settings
 from natkal.storage.parts import Field, Numbers, StoredPart, by_name, each, number_or_text, text, whole
@@ -322,7 +322,8 @@ class Session(Ends, Learning):
     def warnings(self) -> list[str]:
         """What a person should know at the end of a run."""
         place = self.settings.rejects or self.folder / "rejects.jsonl"
-        return warnings(self.counts, self.reasons, self.learner.refused, place)
+        found = warnings(self.counts, self.reasons, self.learner.refused, place)
+        return [*found, *column_warnings(self.schema)]
 
     def finish(self) -> None:
         """The end: labels still under way arrive, and the last window is written as far as it goes."""

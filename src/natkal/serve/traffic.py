@@ -1,8 +1,8 @@
 """Counts and latencies of requests, for the page and for Prometheus. Event loop only; memory does not grow."""
 
 import bisect
+import os
 import re
-import resource
 import sys
 import time
 from collections import deque
@@ -79,11 +79,15 @@ class Traffic:
 
 
 def memory_bytes() -> int:
-    """The memory of this process: what is resident now, or the most there was where the system does not tell."""
+    """The memory of this process: what is resident now; the most there was on macOS, 0 on Windows."""
     try:
         with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
+        if sys.platform == "win32":
+            return 0
+        import resource
+
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
 

@@ -4,7 +4,12 @@ import dataclasses
 from typing import Any
 
 from natkal.errors import StreamError
-from natkal.settings.options import Options
+from natkal.settings.options import Options, check_options
+
+MISSING = ("impute", "reject")
+LEAST = {"label_delay": 0, "seed": 0, "sample": 1, "horizon": 1, "metrics_every": 1, "max_rejects": 0}
+"""Options that are whole numbers, and the smallest of each."""
+LONGEST_HORIZON = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +64,38 @@ class Settings:
             memory=self.memory,
             level=self.level,
         )
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse options that no run can have, in one sentence that names the option."""
+    if settings.missing not in MISSING:
+        raise StreamError(f"--missing: must be one of {', '.join(MISSING)}, got {settings.missing!r}")
+    for name, least in LEAST.items():
+        value = getattr(settings, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            option = name.replace("_", "-")
+            raise StreamError(f"--{option}: must be a whole number, {least} or more, got {value!r}")
+    if settings.horizon is not None and settings.horizon > LONGEST_HORIZON:
+        raise StreamError(f"--horizon: must be at most {LONGEST_HORIZON:,} rows, got {settings.horizon:,}")
+    check_options(settings.options)
+    _check_roles(settings)
+
+
+def _check_roles(settings: Settings) -> None:
+    """Refuse a column that is to be two things at once."""
+    roles: dict[str, str] = {}
+    columns = [*((name, "--target") for name in settings.targets)]
+    columns += [(name, role) for name, role in ((settings.key, "--key"), (settings.id, "--id")) if name is not None]
+    columns += [] if settings.sequence is None else [(settings.sequence, "--sequence")]
+    for name, role in columns:
+        if name in roles:
+            what = "names the column twice" if roles[name] == role else f"is the column of {roles[name]} already"
+            raise StreamError(f"{role}: {name!r} {what}")
+        roles[name] = role
+    for entry in settings.features:
+        name = entry if entry in roles else entry.rpartition(":")[0]
+        if name in roles:
+            raise StreamError(f"--features: {name!r} is the column of {roles[name]}, and no feature")
 
 
 def check_same(given: Any, kept: Any, *, whole: bool) -> None:

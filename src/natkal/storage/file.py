@@ -1,4 +1,4 @@
-"""States and runs on disk: one file format, checked whole before anything of it is used. Never pickle.
+"""One file format, checked whole before anything of it is used. Never pickle; no JAX.
 
 A file is  magic (8) | header length (8) | payload length (8) | SHA-256 (32) | header (JSON) | payload (safetensors),
 the digest over both lengths, the header and the payload. Numbers are little-endian. It is written to a temporary file,
@@ -9,15 +9,12 @@ import hashlib
 import json
 import os
 import struct
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-
-import natkal
 
 MAGIC = b"NATKAL\x00\x02"
 FIXED = struct.Struct("<8sQQ32s")
@@ -36,45 +33,6 @@ Template = Mapping[str, tuple[tuple[int, ...], np.dtype]]
 
 class StorageError(Exception):
     """A file is damaged, or is not the one asked for; the message says which and why."""
-
-
-def save(path: str | Path, learner: Any, state: Any) -> Path:
-    """Write a learner's state to a file, whole or not at all.
-
-    The file holds numbers and the learner's description, not its code: `load` needs the same learner again. A state
-    that is spread over a mesh of devices becomes a folder; every process calls `save` with one that all of them see.
-    """
-    from natkal.storage.sharded import is_spread, save_spread
-
-    path = Path(path)
-    if is_spread(state):
-        return save_spread(path, learner, state)
-    if not path.parent.is_dir():
-        raise StorageError(f"{path}: there is no folder {path.parent}")
-    arrays, expected = state_arrays(state), array_template(jax.eval_shape(learner.init))
-    if set(arrays) != set(expected):  # shapes may differ: many states, stacked
-        got = type(state).__name__
-        raise StorageError(f"{path}: not saved, the state is {got} and not what this learner's init gives")
-    write_file(path, {"natkal": natkal.__version__, "learner": repr(learner)}, arrays)
-    return path
-
-
-def load(path: str | Path, learner: Any) -> Any:
-    """The state that `save` wrote, for the learner it was saved from; a `StorageError` says what is wrong."""
-    path = Path(path)
-    if path.is_dir():
-        from natkal.storage.sharded import MANIFEST, load_spread
-
-        if not (path / MANIFEST).exists():
-            raise StorageError(f"{path}: a folder without a saved state; nk.load_run opens the folder of a run")
-        return load_spread(path, learner)
-    header, arrays = read_file(path)
-    template = jax.eval_shape(learner.init)
-    try:
-        check_arrays(path, arrays, array_template(template))
-    except StorageError as error:
-        raise StorageError(f"{error}; it was saved from {header.get('learner')}") from error
-    return restored(template, arrays)
 
 
 def write_file(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -134,23 +92,14 @@ def array_digest(array: np.ndarray) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in the folder last through a power cut."""
+    """Make renames in the folder last through a power cut; Windows opens no folder, and syncs renames itself."""
+    if sys.platform == "win32":
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def state_arrays(state: Any) -> dict[str, np.ndarray]:
-    """Every leaf of a pytree by its path, on the host; random keys as their numbers."""
-    return {name: np.asarray(leaf) for name, leaf in _named(_plain(state)).items()}
-
-
-def array_template(state: Any) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Name, shape and dtype of each array of such a pytree, which may be abstract."""
-    plain = jax.eval_shape(_plain, state)
-    return {name: (tuple(leaf.shape), np.dtype(leaf.dtype)) for name, leaf in _named(plain).items()}
 
 
 def check_arrays(path: Path, arrays: Mapping[str, np.ndarray], template: Template) -> None:
@@ -163,17 +112,6 @@ def check_arrays(path: Path, arrays: Mapping[str, np.ndarray], template: Templat
         array = arrays[name]
         if array.shape != shape or array.dtype != dtype:
             raise StorageError(f"{path}: array {name!r} is {array.dtype} {array.shape}, not {dtype} {shape}")
-
-
-def restored(template: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """A pytree like `template`, which may be abstract, from arrays that match it."""
-    names = list(_named(jax.eval_shape(_plain, template)))
-    leaves, structure = jax.tree.flatten(template)
-    found = []
-    for name, leaf in zip(names, leaves, strict=True):
-        value = jnp.array(arrays[name])
-        found.append(jax.random.wrap_key_data(value) if _is_key(leaf) else value)
-    return jax.tree.unflatten(structure, found)
 
 
 def _digest(text: bytes, payload: bytes) -> bytes:
@@ -198,20 +136,3 @@ def _arrays(path: Path, payload: bytes) -> dict[str, np.ndarray]:
             raise StorageError(f"{path}: array {name!r} has dtype {entry['dtype']}, which natkal never writes")
         arrays[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
     return arrays
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _plain(state: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else jnp.asarray(leaf), state)
-
-
-def named_leaves(state: Any) -> dict[str, Any]:
-    """Every leaf by its path, where it lies; random keys as their numbers."""
-    return _named(jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, state))
-
-
-def _named(state: Any) -> dict[str, Any]:
-    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(state)}

@@ -19,6 +19,8 @@ HEAD = struct.Struct("<II")
 BODY = struct.Struct("<QB")
 AHEAD_BYTES = 4 << 20
 """Space of a segment is allocated in steps of this size."""
+BINARY = getattr(os, "O_BINARY", 0)
+"""What Windows wants to be told of a file of bytes."""
 
 
 class Record(NamedTuple):
@@ -34,7 +36,7 @@ class Journal:
 
     def __init__(self, path: Path):
         self.path = path
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | BINARY, 0o600)
         self._room = 0
         self.length = 0
         self._waiting: list[bytes] = []
@@ -54,11 +56,12 @@ class Journal:
         self._make_room(len(data))
         view = memoryview(data)
         while view:
-            written = os.pwrite(self._file, view, self.length)
+            os.lseek(self._file, self.length, os.SEEK_SET)
+            written = os.write(self._file, view)
             self.length += written
             view = view[written:]
         if sync:
-            os.fdatasync(self._file)
+            getattr(os, "fdatasync", os.fsync)(self._file)  # macOS and Windows have the one that does more
 
     def cut(self, length: int) -> None:
         """Take the records behind the first `length` bytes away."""
@@ -75,7 +78,8 @@ class Journal:
     def _make_room(self, needed: int) -> None:
         if self.length + needed > self._room:
             more = -(-(self.length + needed - self._room) // AHEAD_BYTES) * AHEAD_BYTES
-            os.posix_fallocate(self._file, self._room, more)
+            if hasattr(os, "posix_fallocate"):  # Linux: a full disk is found before a record is begun
+                os.posix_fallocate(self._file, self._room, more)
             self._room += more
 
 

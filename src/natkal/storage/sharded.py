@@ -19,7 +19,8 @@ import numpy as np
 
 import natkal
 from natkal.curvature.cut import Packed, Run
-from natkal.storage.file import StorageError, array_digest, named_leaves, read_file, sync_folder, write_file
+from natkal.storage.file import StorageError, array_digest, read_file, sync_folder, write_file
+from natkal.storage.states import named_leaves
 
 MANIFEST = "manifest.natkal"
 

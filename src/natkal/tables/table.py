@@ -18,8 +18,8 @@ from natkal.compiling.float64 import float64
 from natkal.compiling.policy import run_once
 from natkal.errors import StreamError
 from natkal.settings.options import Options, check_options, past_lags
-from natkal.storage.file import array_template, restored, state_arrays
 from natkal.storage.parts import Stored
+from natkal.storage.states import array_template, restored, state_arrays
 from natkal.tables.engine.batch import Pending, Predictions, TableBatch
 from natkal.tables.engine.loop import Loop, Progress
 from natkal.tables.engine.slots import FIRST_SLOTS, slots_for, slots_of, spread, with_slots

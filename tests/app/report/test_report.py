@@ -1,10 +1,7 @@
 """The report: one file that needs nothing else, and that a real browser shows without complaint."""
 
 import html.parser
-import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import jax
@@ -19,6 +16,7 @@ from natkal.report.targets import changes
 from natkal.report.timeline import along, date_ticks
 from natkal.runs import class_scores
 from tests.app.support import csv_text, learn, table
+from tests.browser import answer_of, needs_browser
 
 pytestmark = pytest.mark.float64
 VOID = {"meta", "link", "br"}
@@ -80,7 +78,7 @@ def test_one_whole_file(page):
     assert len(text) < 200_000
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_shows_it(page, tmp_path, width):
     """Opens, logs no error, every chart is drawn inside the window, nothing sticks out sideways."""
@@ -95,17 +93,10 @@ def test_a_browser_shows_it(page, tmp_path, width):
       document.body.setAttribute('data-answer', JSON.stringify(answer));
     });</script>"""
     probe.write_text(page.read_text().replace("</head>", script + "</head>"))
-    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    flags += f" --disable-component-update --disable-sync --window-size={width},900 --dump-dom --enable-logging=stderr"
-    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", probe.as_uri()]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=90)
-    found = re.search(r'data-answer="([^"]*)"', answer.stdout)
-    assert found, answer.stderr[-2000:]
-    seen = json.loads(html.unescape(found.group(1)))
+    seen = answer_of(probe, width, tmp_path / "profile")
     assert seen["problems"] == []
     assert seen["charts"] == seen["drawn"] == CHARTS
     assert seen["sideways"] <= 0
-    assert "CONSOLE" not in answer.stderr
 
 
 def test_ticks_are_round_and_inside():

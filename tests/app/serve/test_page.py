@@ -1,15 +1,13 @@
 """The live page shows the numbers of /state, needs nothing from elsewhere, and opens without a word in a browser."""
 
-import html
 import json
 import re
-import shutil
-import subprocess
 
 import pytest
 
 from natkal.serve.page import page
 from tests.app.serve.support import make_client, make_service, table
+from tests.browser import answer_of, needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +49,7 @@ def test_an_event_is_the_state(tmp_path):
     service.close()
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_shows_the_numbers_of_the_state(told, tmp_path, width):
     probe = tmp_path / "probe.html"
@@ -67,13 +65,7 @@ def test_a_browser_shows_the_numbers_of_the_state(told, tmp_path, width):
       sideways: document.documentElement.scrollWidth - innerWidth}}));
     """
     probe.write_text(page().replace("\nfollow();\n", script))
-    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    flags += f" --disable-component-update --disable-sync --window-size={width},900 --dump-dom --enable-logging=stderr"
-    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", probe.as_uri()]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=90)
-    found = re.search(r'data-answer="([^"]*)"', answer.stdout)
-    assert found, answer.stderr[-2000:]
-    seen = json.loads(html.unescape(found.group(1)))
+    seen = answer_of(probe, width, tmp_path / "profile")
     assert seen["problems"] == []
     assert seen["charts"] == seen["drawn"] >= 4
     assert seen["sideways"] <= 0
@@ -84,4 +76,3 @@ def test_a_browser_shows_the_numbers_of_the_state(told, tmp_path, width):
         assert (float(raw) if raw else None) == value, path
     for name, raw in seen["figures"].items():
         assert float(raw) == told["targets"][0][name]
-    assert "CONSOLE" not in answer.stderr

@@ -45,8 +45,14 @@ class ClassNumbers:
 
     def complaint(self, word: str | None, new: Mapping[str, int]) -> str:
         """Why this class cannot be taken beside those that are `new`; empty if it can."""
-        known = word is None or word in self._numbers or word in new
-        if known or len(self.names) + len(new) < self._target.limit:
+        if word is None or word in self._numbers or word in new:
+            return ""
+        if self._target.whole and _has_decimals(word):
+            return (
+                f"{cells.cut(word)} has decimals, and the classes so far are whole numbers; "
+                "--task regression learns them as numbers"
+            )
+        if len(self.names) + len(new) < self._target.limit:
             return ""
         known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
         return f"{cells.cut(word)} is not one of the {len(self.names):,} classes ({known})"
@@ -64,6 +70,14 @@ class ClassNumbers:
         self._numbers.update(new)
         self.names.extend(new)
         self._in_order = self._in_order and all(word == str(number) for word, number in new.items())
+
+
+def _has_decimals(word: str) -> bool:
+    """Whether this is a number that is not whole."""
+    try:
+        return not cells.number(word).is_integer()
+    except (ValueError, OverflowError):
+        return False
 
 
 def number_classes(

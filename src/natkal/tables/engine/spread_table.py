@@ -16,7 +16,7 @@ from natkal.keyed.key_index import words_of
 from natkal.keyed.keyed_fleet import shard_of
 from natkal.keyed.workers import Executor, Ticket, Workers
 from natkal.settings.options import Options
-from natkal.storage.file import restored, state_arrays
+from natkal.storage.states import restored, state_arrays
 from natkal.tables.engine.batch import Pending, Predictions, TableBatch
 from natkal.tables.table import TableLearner
 

@@ -24,7 +24,9 @@ from natkal.tables.schema.rows import Column, unnamed
 from natkal.tables.schema.written_numbers import COMMA, FOLLOW, POINT, UNCLEAR, Survey, common_sign, survey
 
 ONE_HOT = 32
-"""Categories with more values than this in the first rows are hashed."""
+"""Categories with more values than this in the first rows are hashed, unless the column was named a category."""
+MOST_VALUES = 1_000
+"""The most values of a column that was named a category."""
 LATE_SLOTS = 16
 """Slots of a category that appeared after the first rows, of which nobody knows how many values it has."""
 MAX_CLASSES = 10_000
@@ -164,7 +166,13 @@ def infer(
         if open_columns and not present[name]:
             continue  # it has not appeared
         feature, reason = _feature(
-            name, present[name], len(column), wanted.get(name) or typed.get(name), surveys[name], signs[name]
+            name,
+            present[name],
+            len(column),
+            wanted.get(name) or typed.get(name),
+            surveys[name],
+            signs[name],
+            one_hot=wanted.get(name) == "category",
         )
         if feature is None or (reason and name not in wanted):
             ignored[name] = reason
@@ -232,9 +240,9 @@ def _signs(surveys: Mapping[str, Survey], decimal: str) -> dict[str, str]:
 
 
 def _feature(
-    name: str, present: Sequence[Any], rows: int, asked: str | None, found: Survey, sign: str
+    name: str, present: Sequence[Any], rows: int, asked: str | None, found: Survey, sign: str, *, one_hot: bool
 ) -> tuple[Feature | None, str]:
-    """The feature a column is, and why it is not used unless it is asked for."""
+    """The feature a column is, and why it is not used unless it is asked for. `one_hot`: named a category."""
     if not present and asked is None:
         return None, "empty in the first rows"
     if asked is None and not mostly(present, cells.label):
@@ -250,8 +258,14 @@ def _feature(
     reason = "counts the rows" if kind == "number" and name == unnamed(1) and _counts_rows(present) else ""
     if kind == "category":
         distinct = len({cells.label(cell) for cell in readable(present, cells.label)})
-        kind = "hashed" if distinct > ONE_HOT else kind
-        slots = min(ONE_HOT, max(4, distinct + (distinct + 1) // 2))
+        if one_hot and distinct > MOST_VALUES:
+            raise StreamError(
+                f"--features: column {name!r} has {distinct:,} values in the first rows, more than the {MOST_VALUES:,} "
+                f"of a category; {name}:hashed lets values share {ONE_HOT} numbers"
+            )
+        kind = "hashed" if distinct > ONE_HOT and not one_hot else kind
+        slots = max(4, distinct + (distinct + 1) // 2)
+        slots = slots if one_hot and distinct > ONE_HOT else min(ONE_HOT, slots)
         if found.mixed(MOST):
             reason = "numbers with decimal points and numbers with decimal commas"
         elif distinct > max(UNLIKE_VALUES, UNLIKE_SHARE * len(present)):
