@@ -188,7 +188,14 @@ def test_a_class_that_is_alone_at_first_is_predicted_and_the_next_one_learned(tm
     rows = [{"a": float(i % 5), "y": int(i >= 60)} for i in range(120)]
     kept = tmp_path / "said.csv"
     run = nk.learn(
-        iter(rows), target="y", sample=40, model="linear", learner="single", past="none", predictions=kept, progress=False
+        iter(rows),
+        target="y",
+        sample=40,
+        model="linear",
+        learner="single",
+        past="none",
+        predictions=kept,
+        progress=False,
     )
     said = kept.read_text().splitlines()
     assert said[1].split(",")[1:4] == ["0", "0", "1.0"]
