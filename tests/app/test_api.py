@@ -185,7 +185,7 @@ def test_a_column_of_categories_is_one_even_if_it_holds_numbers():
 
 
 def test_a_class_that_is_alone_at_first_is_predicted_and_the_next_one_learned(tmp_path):
-    rows = [{"a": float(i % 5), "y": int(i >= 60)} for i in range(120)]
+    rows = [{"a": float(i % 5), "y": int(i >= 300)} for i in range(400)]
     kept = tmp_path / "said.csv"
     run = nk.learn(
         iter(rows),
@@ -199,7 +199,7 @@ def test_a_class_that_is_alone_at_first_is_predicted_and_the_next_one_learned(tm
     )
     said = kept.read_text().splitlines()
     assert said[1].split(",")[1:4] == ["0", "0", "1.0"]
-    assert len(said) == 121
+    assert len(said) == 401
     assert run.predict([{"a": 1.0}])[0]["p(1)"] > 0.5
 
 

@@ -1,6 +1,6 @@
 """A first look at the data: enough rows to say what the columns are. Nothing here needs JAX, which starts slowly."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from natkal.errors import StreamError, located
@@ -100,11 +100,15 @@ def _at_rest(settings: Settings, columns: dict[str, list[Any]]) -> list[str]:
     """The targets that nothing was said of and that are 0, or 1, in all of these rows."""
     if settings.task is not None or settings.classes or settings.label_topic is not None:
         return []
-    labels = {
-        name: {str(cells.class_name(cell, whole=True)) for cell in columns.get(name, ()) if not cells.is_missing(cell)}
-        for name in settings.targets
+    return [name for name in settings.targets if _one_label(columns.get(name, ()))]
+
+
+def _one_label(column: Iterable[Any]) -> bool:
+    """Whether the cells that are there are 0, or 1, all of them."""
+    seen = {
+        repr(cell) if isinstance(cell, list | dict | bytes) else cells.class_name(cell, whole=True) for cell in column
     }
-    return [name for name, seen in labels.items() if seen <= {"0"} or seen <= {"1"}]
+    return seen - {None} <= {"0"} or seen - {None} <= {"1"}
 
 
 def _joined(every: list[Rows], sample: int) -> dict[str, list[Any]]:
