@@ -133,14 +133,10 @@ class Bank:
         return self.decide(learned)._replace(members=tuple(members)), info
 
     def revive(self, index: int, states: Any, rest: BankState) -> Any:
-        """The states of a group's members before a step: those that start again or are dead are copies of the best."""
+        """The states of a group's members before a step: those that are dead become copies of the best."""
         rows = self.rows()[index][1]
         dead = self._dead(rest)[rows]
-        source = best_of(rest.log_weights[rows], self.running(rest)[rows] & ~dead)
-        if rest.selection is None:
-            return revived(states, dead, source)
-        running = rest.selection.running[index]
-        return revived(states, running.started | dead, jnp.where(jnp.any(running.started), running.source, source))
+        return revived(states, dead, best_of(rest.log_weights[rows], self.running(rest)[rows] & ~dead))
 
     def lost(self, rest: BankState) -> list[Bool[Array, ""]]:
         """For each group, whether all of its members that run have stopped learning: they start from their prior."""
@@ -228,7 +224,7 @@ class Bank:
         running = self.running(state)
         observed = jnp.any(all_told.observed)
         mixture = self._mixture(state, experts, moments)
-        among = None if state.selection is None else jnp.broadcast_to(running[:, None], log_probs.shape)
+        among = None if state.selection is None else jnp.broadcast_to(self.mixed(state)[:, None], log_probs.shape)
         log_prob, log_weights = mix(state.log_weights, log_probs, self.share, among)
         log_weights = jnp.where(observed, log_weights, state.log_weights)
         longer = jnp.where(state.silent >= 0, state.silent + 1, state.silent - 1)
@@ -402,16 +398,21 @@ class Bank:
             return jnp.ones(self.size, bool)
         return jnp.concatenate([running.mask() for running in state.selection.running])
 
+    def mixed(self, state: BankState) -> Bool[Array, " m"]:
+        """Which members have weight: those that run and are not on trial."""
+        running = self.running(state)
+        return running if state.selection is None else running & ~state.selection.trial
+
     def _laws_of(self, prediction: Any, noise: Any, ahead: Any = 0) -> tuple[Any, Moments]:
         experts = self.laws.laws(noise, prediction, ahead)
         return experts, jax.vmap(self.laws.moments)(experts)
 
     def _mixture(self, state: BankState, experts: Any, moments: Moments) -> Mixture:
         # a member that is not finite does not count until it is reseeded
-        usable = self.running(state) & jnp.all(jnp.isfinite(moments.mean), axis=(1, 2))
+        usable = self.mixed(state) & jnp.all(jnp.isfinite(moments.mean), axis=(1, 2))
         marginal, members = None, 1.0
         if self.marginal is None or state.marginal is None:
-            usable = jnp.where(jnp.any(usable), usable, self.running(state))
+            usable = jnp.where(jnp.any(usable), usable, self.mixed(state))
         else:  # where no member is usable it is all there is
             own = jnp.where(jnp.any(usable), marginal_share(state.marginal.rows), 1.0)
             marginal, members = MarginalLaw(self.marginal.law(state.marginal.memory), own), 1 - own

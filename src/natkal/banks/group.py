@@ -17,15 +17,10 @@ from natkal.typing import Array, Bool, Int, Params
 
 
 class RunningMembers(NamedTuple):
-    """Which members of a group run: the first `running` of `order`.
-
-    Those in `started` begin to run with the next observation as copies of the member `source`.
-    """
+    """Which members of a group run: the first `running` of `order`."""
 
     order: Int[Array, " m"]
     running: Int[Array, ""]
-    started: Bool[Array, " m"]
-    source: Int[Array, ""]
 
     def mask(self) -> Bool[Array, " m"]:
         """For each member, whether it runs."""
@@ -71,15 +66,11 @@ def joined(parts: Sequence[Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-    """`make(value)` for each row of `values`: learners of one structure. `values` is a pytree of arrays (m, ..).
-
-    `slow`: they go on getting better for long, so that a loss at the start says little.
-    """
+    """`make(value)` for each row of `values`: learners of one structure. `values` is a pytree of arrays (m, ..)."""
 
     make: Callable[[Any], Learner]
     values: Any
     names: tuple[str, ...] = ()
-    slow: bool = False
 
     @property
     def size(self) -> int:

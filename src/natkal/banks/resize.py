@@ -21,7 +21,6 @@ from natkal.banks.selection import SelectionState
 from natkal.banks.state import BankState
 from natkal.banks.units.standardise import ScaledState
 from natkal.engine.growth import in_corner
-from natkal.typing import Array
 
 
 def resize(old: Scaled, new: Scaled, state: ScaledState, *, restart: bool = False) -> ScaledState:
@@ -73,8 +72,8 @@ def _of_members(rest: BankState, order: Sequence[int], groups: Sequence[tuple[in
     selection: SelectionState | None = rest.selection
     if selection is not None:
         running = tuple(_still_running(selection.running[at], rows) for at, rows in groups)
-        losses = {"recent": _taken(selection.recent, order), "lately": _taken(selection.lately, order)}
-        selection = selection._replace(running=running, **losses)
+        of_members = {name: _taken(getattr(selection, name), order) for name in ("loss", "trial", "odds", "away")}
+        selection = selection._replace(running=running, **of_members)
     return rest._replace(
         noise=_taken(rest.noise, order),
         log_weights=weights - logsumexp(weights),
@@ -88,10 +87,7 @@ def _of_members(rest: BankState, order: Sequence[int], groups: Sequence[tuple[in
 def _still_running(own: RunningMembers, rows: Sequence[int]) -> RunningMembers:
     """The same members in the same order, numbered without those that are left out."""
     position = jnp.argsort(own.order)[np.asarray(rows)]
-    members: Array = jnp.asarray(np.asarray(rows), own.source.dtype)
     return RunningMembers(
         order=jnp.argsort(position).astype(own.order.dtype),
         running=jnp.sum(position < own.running, dtype=own.running.dtype),
-        started=own.started[np.asarray(rows)],
-        source=jnp.argmax(members == own.source).astype(own.source.dtype),
     )

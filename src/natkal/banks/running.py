@@ -17,7 +17,7 @@ from natkal.typing import Array, Int
 
 Room = tuple[int, ...]
 _BY_MEMBER = ("noise", "log_weights", "memory", "prior_left", "silent")
-_LOSSES = ("recent", "lately")
+_LOSSES = ("loss", "trial", "odds", "away")
 
 
 def running_bank(bank: Any, room: Room) -> Any:
@@ -33,9 +33,7 @@ def taken(rest: BankState, room: Room) -> BankState:
     assert selection is not None
     at = _places(rest, room)
     running = tuple(
-        RunningMembers(jnp.arange(count, dtype=own.order.dtype), own.running, jnp.zeros(count, bool), own.source)
-        if count < len(own.order)
-        else own
+        RunningMembers(jnp.arange(count, dtype=own.order.dtype), own.running) if count < len(own.order) else own
         for own, count in zip(selection.running, room, strict=True)
         if count
     )
@@ -54,9 +52,8 @@ def put_back(rest: BankState, smaller: BankState, room: Room) -> BankState:
         name: jax.tree.map(lambda leaf, new: _with(leaf, at, new), getattr(rest, name), getattr(smaller, name))
         for name in _BY_MEMBER
     }
-    running = tuple(own._replace(started=jnp.zeros_like(own.started)) for own in before.running)
     losses = {name: _with(getattr(before, name), at, getattr(after, name)) for name in _LOSSES}
-    return smaller._replace(**part, selection=after._replace(running=running, **losses))
+    return smaller._replace(**part, selection=after._replace(running=before.running, **losses))
 
 
 def told_of(told: Sequence[Any], rest: BankState, room: Room) -> tuple[Any, ...]:

@@ -1,25 +1,19 @@
-"""Which members of a bank run: many at first, then only those that matter, and all again after a drift.
+"""Which members of a bank run: many at first, then the few that matter, and one more on trial.
 
-Every decision is a function of the number of steps and of what they told, so a stream cut into blocks anywhere makes
-the same decisions. They fall on steps FIRST, 2 FIRST, 4 FIRST, ... and on every multiple of REVIEW (`next_decision`):
-members may take all steps up to there before anything is decided.
+Decisions are reviews: after FIRST rows, 2 FIRST, 4 FIRST, and after every multiple of REVIEW (`next_decision`); members
+may take all steps up to there before anything is decided. So a stream cut into blocks anywhere makes the same ones.
 
-- Within a group (one architecture, several priors and fadings) the members of largest weight stay: half of them after
-  FIRST rows, a quarter after 4 FIRST, one or two after 16 FIRST.
-- A whole group stops after PATIENCE rows if its best member has lost more than a margin per row to the best member of
-  all, on average over the recent rows and over the last few hundred of them: one that learns slowly and has caught up
-  goes on. The margin shrinks as rows come; `patience` multiplies it for a group that is known to learn slowly. Up to
-  LATE rows a group also goes on while its loss against the best shrinks: below CATCHING_UP of the average lately.
-- Groups come cheapest first. After LATE rows a group goes on only if it gains more than the least margin over every
-  group of a lower tier (by their order unless `tiers` says which are as cheap as each other).
-- With a `budget`, the running members of largest weight go on whose `costs` add up to no more. The best one of the
-  first group, the cheapest, is among them as long as it has not lost: only beside it can another show what it gains.
+- At a review the members of lowest loss over the last REVIEW rows or so stay: half of all after FIRST rows, a quarter
+  after 4 FIRST, .. and KEPT in the end. Up to GROUPS_STAY rows the best of each group stays too.
+- From REVIEW rows on one member that does not run is on *trial*: it runs with weight 0 up to the next review. It joins
+  if a Bayes mixture of two, {bank, member}, with a fixed share of TRIAL_SHARE has come to prefer the member, with the
+  weight that this mixture gives it. Otherwise it stops, and the one that has been away longest follows.
 - A drift is a loss that has risen: the mean over about 50 rows is above the mean over about 1,000 by five standard
-  errors. Then every member runs again. Those of a group with a running member start as copies of its best one, the
-  others where they stopped, and all share a tenth of the weight.
+  errors. Then all members that do not run are on trial at once.
+- With a `budget` no more run than those of lowest loss whose `costs` fit into it, and none is tried that does not fit.
 
-A member that does not run has weight 0. So the bank's loss is within ln(1/w) of every member that was stopped at
-weight w, up to the moment it was stopped, and within the bound of `mixing.regret_bound` of those that run.
+So no member is away for more than REVIEW rows times the number of members, and one that would be better over so many
+rows comes back; it costs one member a row. A member that does not run has weight 0.
 """
 
 import dataclasses
@@ -29,208 +23,195 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.nn import log_sigmoid
 from jax.scipy.special import logsumexp
 
 from natkal.banks.group import RunningMembers, entry
 from natkal.typing import Array, Bool, Float, Int
 
-FIRST = 256
-PATIENCE = 2048
-REVIEW = 1024
-LATE = 8192
+FIRST, REVIEW = 256, 1024
+KEPT = 3
+GROUPS_STAY = 8 * REVIEW
+TRIAL_SHARE = 1 / 1024
 FAST, SLOW = 1 / 50, 1 / 1000
-RECENT, LATELY = 1 / 4000, 1 / 500
-MARGIN = 80.0
-"""Nats per row times rows: a group that lost more than MARGIN / rows per row, and at least MARGIN_LEAST, stops."""
-MARGIN_LEAST = 2e-3
-CATCHING_UP = 0.75
-REVIVED_SHARE = 0.1
+NOT_FINITE = 50.0
+"""What a row counts for that a member gives no probability, in nats."""
 SETTLED = 128 * REVIEW
 """From so many steps on it pays to compile the mixing anew for the few members that are left."""
 FEW = 2
 
 
 def next_decision(taken: int) -> int:
-    """The step of the next decision after so many steps."""
+    """The step of the next review after so many steps."""
     if taken >= REVIEW:
         return (taken // REVIEW + 1) * REVIEW
     return max(FIRST, 1 << taken.bit_length())
 
 
 def decision_at(seen: Int[Array, ""]) -> Bool[Array, ""]:
-    """Whether a decision falls on this step."""
+    """Whether a review falls on this step."""
     return (seen >= FIRST) & ((seen & (seen - 1) == 0) | (seen % REVIEW == 0))
 
 
 def room_for(running: Sequence[int], sizes: Sequence[int], seen: int) -> tuple[int, ...]:
-    """How many members of each group the mixing has room for (bank_running.py); a function of the state alone."""
+    """How many members of each group the mixing has room for (`running.py`); a function of the state alone."""
     if seen < SETTLED:
         return tuple(sizes)
-    return tuple(
-        size if count > FEW else min(FEW, size) * (count > 0) for count, size in zip(running, sizes, strict=True)
-    )
+    return tuple(size if count > FEW else min(FEW, size) for count, size in zip(running, sizes, strict=True))
 
 
 class SelectionState(NamedTuple):
-    """Which members of each group run, and the running losses the decisions are made from."""
+    """Which members of each group run, and what reviews decide from.
+
+    `loss` is each member's own over about the last REVIEW rows it ran. `trial`: it runs with weight 0; `odds` are the
+    log odds of it against the bank. `away` is the step at which it stopped.
+    """
 
     running: tuple[RunningMembers, ...]
     seen: Int[Array, ""]
-    recent: Float[Array, " m"]
-    lately: Float[Array, " m"]
+    loss: Float[Array, " m"]
+    trial: Bool[Array, " m"]
+    odds: Float[Array, " m"]
+    away: Int[Array, " m"]
     fast: Float[Array, ""]
     slow: Float[Array, ""]
     square: Float[Array, ""]
-    calm: Int[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Rules for stopping and starting members; `least` of each group run as long as the group does.
+    """The rule; `costs` has the cost of one member of each group, in the units of `budget`."""
 
-    `costs` has the cost of one member of each group, in the units of `budget`; `patience` a factor for each group.
-    """
-
-    least: int = 1
     budget: float | None = None
     costs: tuple[float, ...] = ()
-    patience: tuple[float, ...] = ()
-    tiers: tuple[int, ...] = ()
 
     def init(self, sizes: tuple[int, ...], dtype: Any) -> SelectionState:
         """Every member runs."""
         running = tuple(
-            RunningMembers(
-                order=jnp.arange(size, dtype=jnp.int32),
-                running=jnp.full((), size, jnp.int32),
-                started=jnp.zeros(size, bool),
-                source=jnp.zeros((), jnp.int32),
-            )
+            RunningMembers(order=jnp.arange(size, dtype=jnp.int32), running=jnp.full((), size, jnp.int32))
             for size in sizes
         )
-        zero = jnp.zeros((), dtype)
-        none = jnp.zeros((), jnp.int32)
-        nothing = jnp.zeros(sum(sizes), dtype)
-        return SelectionState(running, none, nothing, nothing, zero, zero, zero, none)
+        zero, members = jnp.zeros((), dtype), sum(sizes)
+        nothing, none = jnp.zeros(members, dtype), jnp.zeros(members, jnp.int32)
+        seen = jnp.zeros((), jnp.int32)
+        return SelectionState(running, seen, nothing, none > 0, nothing, none, zero, zero, zero)
 
     def follow(self, state: Any, weights: Array, told: Array, log_prob: Array, observed: Array) -> Any:
         """The bank's state with the losses of a step that each member and the mixture gave these log probabilities.
 
         `weights` are the log weights before the step: with those after it, each member would choose its law in
-        hindsight. A step that observed nothing counts, and tells nothing. The members' own states stay (see `revived`).
+        hindsight. A member on trial has the laws in the proportions of the mixture. A step that observed nothing
+        counts, and tells nothing.
         """
         before: SelectionState = state.selection
         runs = jnp.concatenate([running.mask() for running in before.running])
-        top = jnp.max(weights, axis=1, keepdims=True)
-        within = jnp.exp(weights - jnp.where(jnp.isfinite(top), top, 0.0))
+        joint = jnp.where(before.trial[:, None], _by_law(weights), weights)
+        top = jnp.max(joint, axis=1, keepdims=True)
+        within = jnp.exp(joint - jnp.where(jnp.isfinite(top), top, 0.0))
         within = within / jnp.maximum(jnp.sum(within, axis=1, keepdims=True), jnp.finfo(within.dtype).tiny)
         highest = jnp.max(told, axis=1, keepdims=True)
         highest = jnp.where(jnp.isfinite(highest), highest, 0.0)
         own = -jnp.log(jnp.sum(within * jnp.exp(told - highest), axis=1)) - highest[:, 0]
-        own = jnp.where(runs, own, 0.0)
-        own = jnp.where(jnp.isfinite(own), own, 50.0)
-        loss = jnp.where(jnp.isfinite(log_prob), -log_prob, 50.0)
+        own = jnp.where(runs & jnp.isfinite(own), own, jnp.where(runs, NOT_FINITE, 0.0))
+        loss = jnp.where(jnp.isfinite(log_prob), -log_prob, NOT_FINITE)
         seen = before.seen + 1
-        count = seen.astype(loss.dtype)
 
-        def follow(mean: Array, value: Array, rate: float) -> Array:
-            return mean + jnp.where(observed, jnp.maximum(rate, 1 / count), 0.0) * (value - mean)
+        def follow(mean: Array, value: Array, rate: float, count: Any = seen) -> Array:
+            least = jnp.maximum(rate, 1 / jnp.asarray(count, loss.dtype))
+            return mean + jnp.where(observed, least, 0.0) * (value - mean)
 
-        now = SelectionState(
-            running=tuple(own._replace(started=jnp.zeros_like(own.started)) for own in before.running),
+        tried = before.seen % REVIEW + 1  # rows of the trial: its loss is that of these alone
+        gain = loss - own
+        sure = jax.nn.sigmoid(before.odds + gain)
+        shared = (1 - TRIAL_SHARE) * sure + TRIAL_SHARE / 2
+        odds = jnp.log(shared) - jnp.log1p(-shared)
+        now = before._replace(
             seen=seen,
-            recent=jnp.where(runs, follow(before.recent, own, RECENT), before.recent),
-            lately=jnp.where(runs, follow(before.lately, own, LATELY), before.lately),
+            loss=jnp.where(
+                runs, follow(before.loss, own, 1 / REVIEW, jnp.where(before.trial, tried, seen)), before.loss
+            ),
+            odds=jnp.where(before.trial & observed, odds, before.odds),
             fast=follow(before.fast, loss, FAST),
             slow=follow(before.slow, loss, SLOW),
             square=follow(before.square, jnp.square(loss - before.slow), SLOW),
-            calm=before.calm + 1,
         )
         return state._replace(selection=now)
 
     def decide(self, state: Any, sizes: tuple[int, ...]) -> Any:
-        """The bank's weights and selection once the losses of a step are in: changed at the steps of a decision."""
+        """The bank's weights and selection once the losses of a step are in: changed at reviews."""
         now: SelectionState = state.selection
-
-        def decided() -> tuple[Array, SelectionState]:
-            runs = jnp.concatenate([running.mask() for running in now.running])
-            error = jnp.sqrt(jnp.maximum(now.square, 1e-12) * FAST / 2)
-            drift = (now.fast > now.slow + 5 * error) & (now.calm >= 1000) & ~jnp.all(runs)
-            chosen = jnp.where(drift, True, self._chosen(state.log_weights, now, runs, sizes))
-            return self._apply(state.log_weights, now, runs, chosen, drift, sizes)
-
-        log_weights, selection = jax.lax.cond(decision_at(now.seen), decided, lambda: (state.log_weights, now))
+        before = state.log_weights
+        log_weights, selection = jax.lax.cond(
+            decision_at(now.seen), lambda: self.review(before, now, sizes), lambda: (before, now)
+        )
         return state._replace(log_weights=log_weights, selection=selection)
 
-    def _chosen(
-        self, log_weights: Array, now: SelectionState, runs: Bool[Array, " m"], sizes: tuple[int, ...]
-    ) -> Bool[Array, " m"]:
-        """The members that go on running."""
-        weight = jnp.where(runs, logsumexp(log_weights, axis=1), -jnp.inf)
-        recent, lately = (jnp.where(runs, losses, jnp.inf) for losses in (now.recent, now.lately))
-        by_recent, by_lately = recent - jnp.min(recent), lately - jnp.min(lately)
-        behind = jnp.minimum(by_recent, by_lately)
-        catching_up = (by_lately < CATCHING_UP * by_recent) & (now.seen < LATE)
-        margin = MARGIN / now.seen.astype(recent.dtype)
-        ends = np.cumsum(sizes).tolist()
-        groups = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-        lowest = [jnp.stack([jnp.min(recent[rows]), jnp.min(lately[rows])]) for rows in groups]
-        tiers, parts = self.tiers or tuple(range(len(sizes))), []
-        for place, (rows, size) in enumerate(zip(groups, sizes, strict=True)):
-            patience = self.patience[place] if self.patience else 1.0
-            own = weight[rows]
-            cheaper = [lowest[other] for other, tier in enumerate(tiers) if tier < tiers[place]]
-            gains = [lowest[place] < other - MARGIN_LEAST for other in cheaper]
-            worth = (jnp.any(jnp.all(jnp.stack(gains), axis=0)) if gains else True) | (now.seen < LATE)
-            rank = jnp.sum(own[None, :] > own[:, None], axis=1)
-            halvings = jnp.maximum(jnp.log2(now.seen / FIRST), 0.0)
-            wanted = jnp.maximum(jnp.ceil(size * 0.5 ** (1 + halvings / 2)), self.least)
-            near = own > jnp.max(own) - jnp.log(20.0)
-            near_best = jnp.min(behind[rows]) <= jnp.maximum(patience * margin, MARGIN_LEAST)
-            alive = ((near_best | jnp.any(catching_up[rows])) & worth) | (now.seen < PATIENCE)
-            parts.append(runs[rows] & ((rank < wanted) | (near & (rank < 2 * wanted))) & alive)
-        kept = jnp.concatenate(parts)
-        kept = jnp.where(jnp.any(kept), kept, runs)
-        if self.budget is None:
-            return kept
-        costs = jnp.asarray(np.repeat(self.costs, sizes), recent.dtype)
-        cheap = kept & (jnp.arange(len(kept)) < sizes[0])
-        cheapest = cheap & (weight == jnp.max(jnp.where(cheap, weight, -jnp.inf)))
-        ahead = kept[None, :] & ((weight[None, :] >= weight[:, None]) | cheapest[None, :])
-        spent = jnp.sum(jnp.where(ahead, costs[None, :], 0.0), axis=1)
-        return kept & ((spent <= self.budget) | (weight == jnp.max(weight)) | cheapest)
+    def review(self, before: Array, now: SelectionState, sizes: tuple[int, ...]) -> tuple[Array, SelectionState]:
+        """The weights and which members run after a review."""
+        runs = jnp.concatenate([running.mask() for running in now.running])
+        joins = now.trial & (now.odds > 0)
+        # the Bayes mixture of the bank and of those that join, each by its odds against the bank
+        bank = log_sigmoid(-logsumexp(jnp.where(joins, now.odds, -jnp.inf)))
+        weights = jnp.where(joins[:, None], _by_law(before)[None] + now.odds[:, None], before) + bank
+        there = (runs & ~now.trial) | joins
+        costs = jnp.asarray(np.repeat(self.costs or (0.0,) * len(sizes), sizes), before.dtype)
+        budget = jnp.inf if self.budget is None else self.budget
+        kept = self._kept(now, there, costs, budget, sizes)
+        weights = jnp.where(kept[:, None], weights, -jnp.inf)
+        away = jnp.where(runs, now.seen, now.away)
+        error = jnp.sqrt(jnp.maximum(now.square, 1e-12) * FAST / 2)
+        drift = (now.fast > now.slow + 5 * error) & ~jnp.all(runs)
+        could = ~kept & (costs + jnp.sum(jnp.where(kept, costs, 0.0)) <= budget) & (now.seen >= REVIEW)
+        longest = jnp.where(could, away, jnp.iinfo(away.dtype).max)
+        longest = could & (longest == jnp.min(longest))
+        best = jnp.argmin(jnp.where(longest, now.loss, jnp.inf))
+        trial = could & (drift | (longest & (jnp.arange(len(could)) == best)))
+        after = now._replace(
+            running=_ordered(kept | trial, now.running),
+            trial=trial,
+            odds=jnp.zeros_like(now.odds),
+            away=away,
+        )
+        return weights - logsumexp(weights), after
 
-    def _apply(
-        self,
-        before: Array,
-        now: SelectionState,
-        runs: Bool[Array, " m"],
-        chosen: Bool[Array, " m"],
-        drift: Array,
-        sizes: tuple[int, ...],
-    ) -> tuple[Array, SelectionState]:
-        """Move the weights of those that stop to those that run, and give a share to those that start again."""
-        log_weights = jnp.where(chosen[:, None], before, -jnp.inf)
-        started = chosen & ~runs
-        share = REVIVED_SHARE / jnp.maximum(jnp.sum(started), 1) / before.shape[1]
-        total = logsumexp(jnp.where((chosen & runs)[:, None], before, -jnp.inf))
-        left = jnp.where(jnp.any(started), jnp.log1p(-REVIVED_SHARE), 0.0)
-        log_weights = jnp.where(started[:, None], jnp.log(share), log_weights - total + left)
-        running, first = [], 0
-        for own, size in zip(now.running, sizes, strict=True):
+    def _kept(
+        self, now: SelectionState, there: Bool[Array, " m"], costs: Array, budget: Any, sizes: tuple[int, ...]
+    ) -> Bool[Array, " m"]:
+        """The members that go on with weight: those of lowest loss, within the budget, and at first one of each group."""
+        loss = jnp.where(there, jnp.where(jnp.isnan(now.loss), NOT_FINITE, now.loss), jnp.inf)
+        place = jnp.arange(len(loss))
+        ahead = (loss[None, :] < loss[:, None]) | ((loss[None, :] == loss[:, None]) & (place[None, :] < place[:, None]))
+        rank = jnp.sum(ahead & there[None, :], axis=1)
+        halvings = jnp.maximum(jnp.log2(now.seen / FIRST), 0.0)
+        wanted = jnp.maximum(jnp.ceil(len(loss) * 0.5 ** (1 + halvings / 2)), KEPT)
+        of_group, first = [], 0
+        for size in sizes:
             rows = slice(first, first + size)
             first += size
-            copied = started[rows] & jnp.any(runs[rows])
-            running.append(_ordered(chosen[rows], own, copied, best_of(before[rows], runs[rows])))
-        return log_weights, now._replace(running=tuple(running), calm=jnp.where(drift, 0, now.calm))
+            of_group.append(jnp.arange(size) == jnp.argmin(loss[rows]))
+        stays = jnp.concatenate(of_group) & (now.seen < GROUPS_STAY)
+        chosen = there & ((rank < wanted) | stays)
+        spent = costs + jnp.sum(jnp.where(ahead & chosen[None, :], costs[None, :], 0.0), axis=1)
+        return chosen & ((spent <= budget) | (rank == 0))
 
 
-def _ordered(chosen: Bool[Array, " m"], before: RunningMembers, started: Array, source: Array) -> RunningMembers:
-    """The chosen members first, in their own order."""
-    position = jnp.where(chosen, jnp.cumsum(chosen) - 1, jnp.sum(chosen) + jnp.cumsum(~chosen) - 1)
-    members = jnp.arange(len(chosen), dtype=jnp.int32)
-    order = jnp.sum(jnp.where(position[None] == members[:, None], members[None], 0), axis=1, dtype=before.order.dtype)
-    return RunningMembers(order, jnp.sum(chosen, dtype=jnp.int32), started, source)
+def _by_law(log_weights: Array) -> Float[Array, " v"]:
+    """The log weight of each law, over all members."""
+    return logsumexp(log_weights, axis=0) - logsumexp(log_weights)
+
+
+def _ordered(chosen: Bool[Array, " m"], before: Sequence[RunningMembers]) -> tuple[RunningMembers, ...]:
+    """The chosen members of each group first, in their own order."""
+    groups, first = [], 0
+    for old in before:
+        size = len(old.order)
+        own = chosen[first : first + size]
+        first += size
+        position = jnp.where(own, jnp.cumsum(own) - 1, jnp.sum(own) + jnp.cumsum(~own) - 1)
+        members = jnp.arange(size, dtype=jnp.int32)
+        order = jnp.sum(jnp.where(position[None] == members[:, None], members[None], 0), axis=1, dtype=old.order.dtype)
+        groups.append(RunningMembers(order, jnp.sum(own, dtype=jnp.int32)))
+    return tuple(groups)
 
 
 def best_of(log_weights: Array, among: Bool[Array, " m"]) -> Int[Array, ""]:

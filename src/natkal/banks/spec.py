@@ -23,12 +23,11 @@ class MemberSpec:
 
 @dataclasses.dataclass(frozen=True)
 class GroupSpec:
-    """Members of one architecture; `slow`: they go on getting better for long."""
+    """Members of one architecture."""
 
     architecture: str
     dtype: str
     members: tuple[MemberSpec, ...]
-    slow: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

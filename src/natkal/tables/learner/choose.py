@@ -16,7 +16,6 @@ machine.
 
 import functools
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -59,8 +58,6 @@ TILED = {False: ((2.0, 0.0), 4.0, 16.0), True: ((10.0, 0.0), 3.0, 9.0)}
 """(prior scale, fading) of the members with cells and their reaches: of numbers and counts, and of classes."""
 MOST_TILED, MOST_TILED_OUTPUTS, LEAST_CELLS = 64, 6, 64
 """The most inputs and outputs of members with cells (more take long to compile), and the least cells of a grid."""
-SLOW_PATIENCE = 2.0
-"""Members with cells learn slowly and for long: so many times the usual loss does not stop them."""
 RECURRENT_UNITS = 8
 MEMORIES = ("gru:16", "lru:64")
 """Recurrent groups of a table whose rows are in order, where they cost no more than the largest group of networks."""
@@ -122,10 +119,8 @@ def build(spec: BankSpec, shape: Shape, task: Task) -> Scaled:
     groups = tuple(build_group(group, spec.seed, shape, task) for group in spec.groups)
     selection = None
     if spec.selects:
-        patience = tuple(SLOW_PATIENCE if group.slow else 1.0 for group in groups)
-        tiers = tuple(np.cumsum([not (one.slow and last.slow) for last, one in pairwise((groups[0], *groups))]))
         costs = tuple(microseconds(group) for group in groups)
-        selection = Selection(budget=spec.budget, costs=costs, patience=patience, tiers=tiers)
+        selection = Selection(budget=spec.budget, costs=costs)
     laws = _few_laws(task.family) if spec.one_law else laws_for(task.family)
     bank = Bank(groups, laws, SHARE, selection, marginal=marginal_for(task.family))
     mask = np.array(shape.scaled) if spec.standardize else np.zeros(shape.columns, bool)
@@ -329,7 +324,7 @@ def _group(
         )
         for scale, rate, inputs, start in rows
     )
-    return GroupSpec(architecture, dtype, members, slow=reach is not None)
+    return GroupSpec(architecture, dtype, members)
 
 
 def build_group(spec: GroupSpec, seed: int, shape: Shape, task: Task) -> Group:
@@ -365,4 +360,4 @@ def build_group(spec: GroupSpec, seed: int, shape: Shape, task: Task) -> Group:
         values["start"] = np.stack([starts[member.start] for member in spec.members])
     if any(member.reach is not None for member in spec.members):
         values["reach"] = np.array([member.reach for member in spec.members], float)
-    return Group(make=make, values=values, slow=spec.slow, names=tuple(member.name for member in spec.members))
+    return Group(make=make, values=values, names=tuple(member.name for member in spec.members))
