@@ -46,7 +46,7 @@ GROWTH = {"inputs": (2, 0), "outputs": (0, 3), "both": (3, 2)}
 def spec_of(case: Case) -> BankSpec:
     settings = ((3.0, 0.0),) if case.reach is not None else ((3.0, 0.0), (10.0, 1e-2))
     members = tuple(MemberSpec(f"prior {prior}", prior, fading, reach=case.reach) for prior, fading in settings)
-    group = GroupSpec(case.architecture, case.dtype, members, slow=case.reach is not None)
+    group = GroupSpec(case.architecture, case.dtype, members)
     return BankSpec((group,), one_law=False, selects=False, budget=None, standardize=True, seed=0)
 
 

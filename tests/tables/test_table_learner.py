@@ -174,15 +174,16 @@ def test_a_limit_of_memory_is_kept(memory):
         TableLearner(make_options(memory="1kB"), [True] * 10, [TargetShape("regression")])
 
 
-def test_a_budget_lets_the_likeliest_members_run_that_fit_into_it():
-    """Costs 1, 1 and 5 for the members of three groups: 6 units hold the best of all and the best of the cheapest."""
-    selection = Selection(budget=6.0, costs=(1.0, 1.0, 5.0))
+def test_a_budget_lets_the_best_members_run_that_fit_into_it():
+    """Costs 1, 1 and 5 for the members of three groups: 6 units hold the two best, and 1 of those that do not run."""
+    selection = Selection(budget=7.0, costs=(1.0, 1.0, 5.0))
     sizes = (2, 2, 2)
-    runs = np.ones(6, bool)
-    state = selection.init(sizes, np.float64)._replace(seen=np.int32(1024))
-    log_weights = np.log([[0.1], [0.05], [0.2], [0.05], [0.5], [0.1]])
-    chosen = selection._chosen(jax.numpy.asarray(log_weights), state, jax.numpy.asarray(runs), sizes)
-    assert np.asarray(chosen).tolist() == [True, False, False, False, True, False]
+    loss = np.array([0.3, 0.5, 0.6, 0.5, 0.2, 0.4])
+    state = selection.init(sizes, np.float64)._replace(seen=np.int32(16384), loss=jax.numpy.asarray(loss))
+    log_weights, after = selection.review(jax.numpy.log(jax.numpy.full((6, 1), 1 / 6)), state, sizes)
+    assert np.isfinite(log_weights[:, 0]).tolist() == [True, False, False, False, True, False]
+    assert np.asarray(after.trial).tolist() == [False, True, False, False, False, False]
+    assert [int(own.running) for own in after.running] == [2, 0, 1]
     left_out = make_options(budget="30")
     names = TableLearner(left_out, [True] * 10, [TargetShape("regression")], limits=False).member_names
     assert any("mlp:64 " in name for name in names)

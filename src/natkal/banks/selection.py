@@ -177,7 +177,7 @@ class Selection:
     def _kept(
         self, now: SelectionState, there: Bool[Array, " m"], costs: Array, budget: Any, sizes: tuple[int, ...]
     ) -> Bool[Array, " m"]:
-        """The members that go on with weight: those of lowest loss, within the budget, and at first one of each group."""
+        """The members that go on with weight: those of lowest loss within the budget, at first one of each group."""
         loss = jnp.where(there, jnp.where(jnp.isnan(now.loss), NOT_FINITE, now.loss), jnp.inf)
         place = jnp.arange(len(loss))
         ahead = (loss[None, :] < loss[:, None]) | ((loss[None, :] == loss[:, None]) & (place[None, :] < place[:, None]))
