@@ -97,7 +97,8 @@ def test_what_was_learned_is_kept(name: str, growth: str) -> None:
     small, large, state, moved, row, wider = grown(case, growth)
     before, after = probabilities(small, state, row, 3), probabilities(large, moved, wider, 3)
     merged = case.reach is not None and GROWTH[growth][1]
-    np.testing.assert_allclose(after, before, rtol=0.2 if merged else 1e-4 if case.dtype == "float32" else 1e-9)
+    # the law of the target's own past, whose share is 1/1,024, leaves something for the classes that there is room for
+    np.testing.assert_allclose(after, before, rtol=0.2 if merged else 1e-4)
     fresh = jax.eval_shape(large.init)
     shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), (fresh, moved))
     assert shapes[0] == shapes[1]
