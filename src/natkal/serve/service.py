@@ -230,7 +230,8 @@ class Service:
         except Exception as error:
             reason = f"learning failed ({type(error).__name__}: {error})"
             self.failed = self._forget(record, length)
-            _refuse(taken, Refused(503 if self.failed else 500, f"{reason}; {self.failed or 'nothing of it is kept'}"))
+            status = 503 if self.failed else 422 if isinstance(error, StreamError) else 500
+            _refuse(taken, Refused(status, f"{reason}; {self.failed or 'nothing of it is kept'}"))
         for request in taken:
             request.done(request)
 
