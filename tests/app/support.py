@@ -59,4 +59,6 @@ def same_arrays(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bo
 
 def learned(folder: Path) -> dict[str, np.ndarray]:
     """What was learned, without the bookkeeping of windows."""
-    return {name: value for name, value in arrays(folder).items() if name.startswith(".learner")}
+    found = {name: value for name, value in arrays(folder).items() if name.startswith(".learner")}
+    assert found
+    return found
