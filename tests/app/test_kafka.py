@@ -175,7 +175,7 @@ def step_until(members: list[PartitionRun], reached: Callable[[], bool]) -> None
 def test_labels_of_another_topic_find_their_rows(broker, tmp_path):
     """Labels behind their rows: as rows and labels in one file. Labels before them: as labelled rows.
 
-    The latter but for three inputs: label messages have no features, so each feature has a flag that says it is missing.
+    The latter but for three inputs: labels have no features, so each feature has a flag that says it is missing.
     """
     records = [json.loads(row) for row in ROWS[:200]]
     asked = [json.dumps({"id": f"r{n}", **{key: row[key] for key in "abc"}}) for n, row in enumerate(records)]
