@@ -195,7 +195,8 @@ def test_labels_of_another_topic_find_their_rows(broker, tmp_path):
     labelled = from_file(tmp_path / "labelled", whole, id="id", sample=200)
     assert (early.counts.read, early.counts.learned) == (400, labelled.counts.learned)
     losses = [one.metrics.parts[0].summary()["log_loss"] for one in (early, labelled)]
-    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    assert (early.encoder.width, labelled.encoder.width) == (6, 3)
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
     assert not early.early
     assert not early.held
 
