@@ -183,7 +183,7 @@ def compare(this: Any, other: Any, *, single: bool) -> dict[str, Any]:
     where = f"at most {first.max():.1e} in the first {len(first)} rows, {apart.max():.1e} in all"
     if first.max() <= bound:
         return {"same": f"{bound:g}", "where": where}
-    loss = abs(this["losses"].mean() / other["losses"].mean() - 1)
+    loss = abs(np.nanmean(this["losses"]) / np.nanmean(other["losses"]) - 1)
     where = f"from row {int((first > bound).argmax()) + 1} on ({where}), mean loss {loss:.2%} apart"
     return {"same": "loss" if loss <= SAME_LOSS else "no", "where": where}
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ def served(options: dict[str, Any], rows: list[Row], folder: Path) -> list[Row]:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert server.stdout is not None
-            address = json.loads(server.stdout.readline())["address"]
+            lines = iter(server.stdout.readline, "")
+            told = "".join(takewhile(lambda line: line.rstrip() != "}", lines)) + "}"
+            address = json.loads(told)["address"]
             found: list[Row] = []
             single = len(rows) // 10
             for at in [*range(single), *range(single, len(rows), 50)]:
@@ -136,9 +139,8 @@ def losses(told: list[Row], rows: list[Row]) -> np.ndarray:
     found = []
     for row, one in zip(rows[len(rows) - len(told) :], told, strict=True):
         label, names = row["y"], [name for name in one if name.startswith(("p(", "y.p("))]
-        if names:
-            p = next((one[name] for name in names if name.endswith(f"({label})")), np.nan)
-            found.append(-np.log(max(p, 1e-300)))
+        if isinstance(label, str):  # before its class was seen, a row has no probability
+            found.append(-np.log(next((one[name] for name in names if name.endswith(f"({label})")), np.nan)))
         else:
             guess = one.get("predicted", one.get("y.predicted", one.get("prediction")))
             found.append((label - guess) ** 2)
