@@ -11,9 +11,11 @@ import numpy as np
 
 import natkal as nk
 from benchmarks.dense import make_model, rows_for, scanned
+from benchmarks.start import start
 from benchmarks.timing import Held, interleaved
 
-PARTS = ("call", "first")
+PARTS = ("call", "first", "start")
+OPTIONS = {"rounds": (2, "of start: rounds, the least of which counts")}
 CALLS = 500
 FIRST = """
 import time
@@ -68,13 +70,19 @@ def first() -> dict[str, Any]:
     return {"first_s": min(seconds), "with_python_s": min(whole)}
 
 
-def run_part(part: str, report: Report) -> dict[str, Any]:
+def run_part(part: str, report: Report, *, rounds: int = 2) -> dict[str, Any]:
     """One part's numbers."""
     report(f"latency: {part}")
+    if part == "start":
+        return {"rows": start(rounds, report)}
     return {"rows": [call() if part == "call" else first()]}
 
 
 def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tuple[str, ...]]]:
     """What a person reads of the results."""
-    titles = {"call": "One observation per call", "first": "From a new Python to the first answer"}
+    titles = {
+        "call": "One observation per call",
+        "first": "From a new Python to the first answer",
+        "start": "The first answer about a table, in units of a process that runs one jitted addition",
+    }
     return [(titles[part], rows["rows"], tuple(rows["rows"][0])) for part, rows in results.items()]

@@ -42,7 +42,7 @@ def test_a_library_that_was_changed_or_truncated_is_built_anew(compiler: Path) -
 
 
 def test_a_folder_that_others_may_write_is_refused(compiler: Path) -> None:
-    folder = native.private_folder()
+    folder = native.private_folder("kernels")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     folder.chmod(0o770)
     with pytest.raises(PermissionError, match="of this user alone"):

@@ -364,7 +364,7 @@ class Bank:
         for (group, rows), states in zip(self.rows(), state.members, strict=True):
             if index < rows.stop:
                 own = index - rows.start
-                one = run_once(lambda of, own=own: jax.tree.map(lambda leaf: leaf[own], of), states)
+                one = run_once(lambda of, own=own: jax.tree.map(lambda leaf: leaf[own], of), states, name=("one", own))
                 return group.learner(own), one
         raise AssertionError("an index within the bank")
 

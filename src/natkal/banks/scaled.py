@@ -31,6 +31,8 @@ class Scaled:
 
     bank: Bank
     units: Standardiser
+    name: Any = None
+    """All that it was made of, in words and numbers, so that its programs can be kept; None where there are none."""
 
     @property
     def outputs(self) -> Family:
@@ -164,7 +166,7 @@ class Scaled:
     def prune(self, state: ScaledState, keep: int) -> tuple["Scaled", ScaledState]:
         """Only the `keep` members of largest weight: quicker by as much."""
         bank, pruned = self.bank.prune(state.bank, keep)
-        return dataclasses.replace(self, bank=bank), state._replace(bank=pruned)
+        return dataclasses.replace(self, bank=bank, name=None), state._replace(bank=pruned)
 
     def follow_units(self, bank: BankState, row: "Standard") -> BankState:
         """The bank after a row, with its noise in the units of the next one: the noise is that of the user's values.

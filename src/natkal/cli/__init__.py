@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 import natkal
+from natkal.cli.cache import cache
 from natkal.cli.decide import decide
 from natkal.cli.forecast import forecast
 from natkal.cli.learn import learn
@@ -46,6 +47,7 @@ app.command(cls=Command)(forecast)
 app.command(cls=Command)(report)
 app.command(cls=Command)(serve)
 app.command(cls=Command)(verify)
+app.command(cls=Command)(cache)
 
 
 def _show_version(wanted: bool) -> bool:

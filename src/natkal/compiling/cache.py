@@ -1,12 +1,11 @@
 """Compiled programs kept between runs, so that the next start does not compile again."""
 
-import contextlib
 import hashlib
 from pathlib import Path
 
 import jax
 
-from natkal.compiling.user_folder import cache_folder, processor
+from natkal.compiling.user_folder import cache_folder, forget_oldest, processor
 
 LARGEST = 256 << 20
 """Bytes of compiled programs that natkal's own folder keeps; the oldest give way."""
@@ -29,19 +28,5 @@ def program_folder() -> Path:
     """The user's own folder of programs for this kind of processor: another one's may not run here."""
     folder = cache_folder() / "compiled" / hashlib.sha256(processor().encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
-    _forget_oldest(folder)
+    forget_oldest(folder, LARGEST)
     return folder
-
-
-def _forget_oldest(folder: Path) -> None:
-    """Delete the oldest programs down to half of what may be kept, once that is exceeded."""
-    with contextlib.suppress(OSError):  # another process may be tidying up at the same time
-        files = [entry for entry in folder.iterdir() if entry.is_file()]
-        entries = sorted(((entry.stat(), entry) for entry in files), key=lambda pair: pair[0].st_mtime)
-        held = sum(status.st_size for status, _ in entries)
-        if held > LARGEST:
-            for status, entry in entries:
-                if held <= LARGEST // 2:
-                    break
-                entry.unlink(missing_ok=True)
-                held -= status.st_size

@@ -17,6 +17,7 @@ Three policies, all of them `jax.jit` underneath:
 """
 
 import functools
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,9 +26,13 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.config import trace_context
 from jax._src.core import trace_state_clean
 from jax.core import Tracer
 from jax.experimental.xla_metadata import set_xla_metadata
+
+from natkal.compiling import programs
+from natkal.compiling.programs import Program, compile_ahead
 
 LARGEST_STATE_BYTES = 1 << 20
 """State up to which one thread with no kernels in between is the quickest: what the first cache levels hold."""
@@ -60,6 +65,8 @@ square squeeze stack stop_gradient sub tan tanh threefry2x32 transpose unstack w
 """
 SAFE = frozenset(_SAFE_NAMES.split())
 """Operations known to compile as part of one machine function."""
+WITHIN = SAFE | {"igamma", "igammac", "regularized_incomplete_beta", "sort", "top_k"}
+"""Operations that call no code outside of the program: it can be kept."""
 
 MANY_ROWS = "nk.predict_many(learner, state, rows) and nk.run(learner, state, rows, targets) take many"
 
@@ -95,44 +102,28 @@ def jit_method(method: Callable[..., Result]) -> Callable[..., Result]:
     return call
 
 
-class CompiledLoop:
-    """`jax.jit(function)`, as one machine function where its first argument, the state, is small and on a CPU.
+class Compiled:
+    """`jax.jit(function)`, with a program of its own for each kind of arguments.
 
-    `function` is traced once for arguments of the same shapes, whichever way it is then compiled.
+    With a `name`, words and numbers that say what the function is, programs are shared by all functions of this name
+    and kept on disk (`programs.py`). `function` is traced once for arguments of the same shapes, whichever way it is
+    then compiled.
     """
 
-    def __init__(self, function: Callable[..., Any], donate_argnums: tuple[int, ...], largest: int) -> None:
-        self._largest = largest
+    def __init__(self, function: Callable[..., Any], name: Any, donate: tuple[int, ...], options: Any) -> None:
+        self._name = name
+        self._donate = donate
+        self._options = options
         self._traced = jax.jit(function)
-        inner = jax.jit(lambda *arguments: (self._traced(*arguments), _touched(arguments)))
-
-        def whole(*arguments: Any) -> Any:
-            return jax.tree.map(_as_one_function, inner(*arguments))
-
-        self._plain = jax.jit(self._traced, donate_argnums=donate_argnums) if donate_argnums else self._traced
-        self._whole = jax.jit(whole, donate_argnums=donate_argnums, compiler_options=PLAIN_PRODUCTS)
-        self._safe: dict[Any, bool] = {}
-        self._last = False
+        plain = not (donate or options)
+        self._plain = self._traced if plain else jax.jit(self._traced, donate_argnums=donate, compiler_options=options)
+        self._programs: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         """The value of `function`."""
         if inside_transformation(*arguments):
             return self._traced(*arguments)
-        self._last = self._is_whole(arguments)
-        if not self._last:
-            return self._plain(*arguments)
-        try:
-            return self._whole(*arguments)[0]
-        except jax.errors.JaxRuntimeError as error:
-            if not any(said in str(error) for said in ("compile option", "UNIMPLEMENTED")):
-                raise  # not the compiler, which has no such option, or cannot compile one of the operations like this
-            self._last = self._safe[_kind(arguments)] = False
-            return self._plain(*arguments)
-
-    @property
-    def is_one_function(self) -> bool:
-        """Whether the last call ran as one machine function."""
-        return self._last
+        return self.program(*arguments)(*arguments)
 
     @property
     def traced(self) -> Callable[..., Any]:
@@ -140,44 +131,145 @@ class CompiledLoop:
         return self._traced
 
     def program(self, *arguments: Any) -> Callable[..., Any]:
+        """The program for arguments like these, which may be abstract: kept, or compiled now or at its first call."""
+        kind = _kind(arguments)
+        found = self._programs.get(kind)
+        if found is None:
+            named = None
+            if self._name is not None:
+                named = programs.program(self._full_name, arguments, lambda: self._make(arguments))
+            found = self._programs[kind] = named or self._jitted(arguments)
+        return found
+
+    def prepare(self, *arguments: Any) -> None:
+        """Have the program for arguments like these, which may be abstract; one without a name by running it."""
+        if not isinstance(self.program(*arguments), Program):
+            self(*blank(arguments))
+
+    def shapes(self, *arguments: Any) -> Any:
+        """The value for arguments like these without its numbers, from a program that is there or by tracing."""
+        kind = _kind(arguments)
+        found = self._programs.get(kind)
+        if found is None and self._name is not None:
+            found = programs.kept_program(self._full_name, arguments)
+            if found is not None:
+                self._programs[kind] = found
+        return found.shapes if isinstance(found, Program) else jax.eval_shape(self._traced, *arguments)
+
+    @property
+    def _full_name(self) -> tuple[Any, ...]:
+        return self._name, self._donate, json.dumps(self._options, sort_keys=True)
+
+    def _make(self, arguments: tuple[Any, ...]) -> tuple[Program, bool]:
+        """The program, and whether it may be kept."""
+        within = WITHIN.issuperset(self._primitives(arguments))
+        return compile_ahead(self._traced, arguments, donate=self._donate, options=self._options), within
+
+    def _jitted(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        return self._plain
+
+    def _primitives(self, arguments: tuple[Any, ...]) -> Iterator[str]:
+        return primitives(self._traced.trace(*arguments).jaxpr.jaxpr)
+
+
+class CompiledLoop(Compiled):
+    """A loop of many small steps: one machine function where its first argument, the state, is small and on a CPU."""
+
+    def __init__(self, function: Callable[..., Any], name: Any, donate: tuple[int, ...], largest: int) -> None:
+        super().__init__(function, name, donate, None)
+        self._largest = largest
+        inner = jax.jit(lambda *arguments: (self._traced(*arguments), _touched(arguments)))
+
+        def whole(*arguments: Any) -> Any:
+            return jax.tree.map(_as_one_function, inner(*arguments))
+
+        self._marked = whole
+        self._whole = jax.jit(whole, donate_argnums=donate, compiler_options=PLAIN_PRODUCTS)
+        self._last = False
+
+    @property
+    def is_one_function(self) -> bool:
+        """Whether the last call ran as one machine function."""
+        return self._last
+
+    def program(self, *arguments: Any) -> Callable[..., Any]:
         """The function that serves arguments like these, without the choice that `__call__` makes each time."""
-        self(*arguments)
-        return (lambda *arguments: self._whole(*arguments)[0]) if self._last else self._plain
+        found = super().program(*arguments)
+        self._last = found.one_function if isinstance(found, Program) else found != self._plain
+        return found
+
+    @property
+    def _full_name(self) -> tuple[Any, ...]:
+        return self._name, self._donate, self._largest, _enabled
+
+    def _make(self, arguments: tuple[Any, ...]) -> tuple[Program, bool]:
+        if self._is_whole(arguments):
+            try:
+                made = compile_ahead(
+                    self._marked, arguments, donate=self._donate, options=PLAIN_PRODUCTS, one_function=True
+                )
+            except jax.errors.JaxRuntimeError as error:
+                _check_compiler(error)
+            else:
+                return made, True
+        return super()._make(arguments)
+
+    def _jitted(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        if not self._is_whole(arguments):
+            return self._plain
+        kind = _kind(arguments)
+
+        def call(*arguments: Any) -> Any:
+            try:
+                return self._whole(*arguments)[0]
+            except jax.errors.JaxRuntimeError as error:
+                _check_compiler(error)
+                self._programs[kind], self._last = self._plain, False
+                return self._plain(*arguments)
+
+        return call
 
     def _is_whole(self, arguments: tuple[Any, ...]) -> bool:
         """Whether arguments like these are served by one machine function."""
-        if not _enabled:
-            return False
-        kind = _kind(arguments)
-        if kind not in self._safe:
-            self._safe[kind] = _is_small(arguments[0], self._largest) and SAFE.issuperset(
-                primitives(self._traced.trace(*arguments).jaxpr.jaxpr)
-            )
-        return self._safe[kind]
+        return _enabled and _is_small(arguments[0], self._largest) and SAFE.issuperset(self._primitives(arguments))
 
 
 def compile_loop(
-    function: Callable[..., Any], *, donate_argnums: tuple[int, ...] = (), largest: int = LARGEST_STATE_BYTES
+    function: Callable[..., Any],
+    *,
+    donate_argnums: tuple[int, ...] = (),
+    largest: int = LARGEST_STATE_BYTES,
+    name: Any = None,
 ) -> CompiledLoop:
     """`jax.jit` for a loop of many small steps on the state that is the first argument.
 
-    `largest`: bytes of a state up to which the loop becomes one machine function.
+    `largest`: bytes of a state up to which the loop becomes one machine function. `name`: see `Compiled`.
     """
-    return CompiledLoop(function, donate_argnums, largest)
+    return CompiledLoop(function, name, donate_argnums, largest)
 
 
-def run_once(function: Callable[..., Any], *arguments: Any) -> Any:
+def compile_lightly(function: Callable[..., Any], *, name: Any = None) -> Compiled:
+    """`jax.jit(function)` for a program of many small operations that runs some hundred times; kept under a name."""
+    return Compiled(function, name, (), LIGHT)
+
+
+def compile_whole(function: Callable[..., Any], *, name: Any = None) -> Compiled:
+    """`jax.jit(function)`, kept under a name."""
+    return Compiled(function, name, (), None)
+
+
+def run_once(function: Callable[..., Any], *arguments: Any, name: Any = None) -> Any:
     """`function(*arguments)`, compiled as one program without optimisation, which takes longer than running it."""
-    return compile_quickly(function)(*arguments)
+    return compile_quickly(function, name=name)(*arguments)
 
 
-def compile_quickly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.jit(function)`, compiled without optimisation."""
-    return jax.jit(function, compiler_options=QUICK)
+def compile_quickly(function: Callable[..., Any], *, name: Any = None) -> Compiled:
+    """`jax.jit(function)`, compiled without optimisation; kept under a name."""
+    return Compiled(function, name, (), QUICK)
 
 
-def run_together(jobs: Sequence[Callable[[], Any]]) -> None:
-    """Run these at the same time, one on each core: programs that are compiled when they are first called."""
+def run_together(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What these give, run at the same time, one on each core: programs compiled when they are first called."""
     x64 = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
     def run(job: Callable[[], Any]) -> Any:
@@ -185,8 +277,7 @@ def run_together(jobs: Sequence[Callable[[], Any]]) -> None:
             return job()
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for done in [pool.submit(run, job) for job in jobs]:
-            done.result()
+        return [done.result() for done in [pool.submit(run, job) for job in jobs]]
 
 
 def blank(tree: Any) -> Any:
@@ -221,7 +312,8 @@ def _kind(arguments: tuple[Any, ...]) -> Any:
     """Structure, shapes, dtypes and places: the same for arguments that one program serves. Computed at each call."""
     leaves, structure = jax.tree.flatten(arguments)
     shapes = tuple([(np.shape(leaf), getattr(leaf, "dtype", None) or type(leaf)) for leaf in leaves])
-    return structure, shapes, frozenset([leaf.sharding for leaf in leaves if isinstance(leaf, jax.Array)])
+    places = frozenset([leaf.sharding for leaf in leaves if isinstance(leaf, jax.Array)])
+    return structure, shapes, places, trace_context(), _enabled
 
 
 def _is_small(state: Any, largest: int) -> bool:
@@ -230,7 +322,13 @@ def _is_small(state: Any, largest: int) -> bool:
     places = {device for leaf in leaves if isinstance(leaf, jax.Array) for device in leaf.devices()}
     if len(places) > 1 or any(place.platform != "cpu" for place in places or jax.devices()[:1]):
         return False
-    return sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= largest
+    return sum(np.size(leaf) * getattr(getattr(leaf, "dtype", None), "itemsize", 8) for leaf in leaves) <= largest
+
+
+def _check_compiler(error: Exception) -> None:
+    """Raise again what is not the compiler, which has no such option or cannot compile an operation like this."""
+    if not any(said in str(error) for said in ("compile option", "UNIMPLEMENTED")):
+        raise error
 
 
 def _touched(arguments: Any) -> Any:

@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
 LARGEST_FREEDOM = 1e6
 """Beyond so many degrees of freedom Student's law is normal."""
@@ -38,6 +37,8 @@ class Estimate(NamedTuple):
         """The interval that holds the value with probability `level`, nearly so for few rows."""
         if not 0 < level < 1:
             raise ValueError(f"level: must lie strictly between 0 and 1, got {level}")
+        from scipy.special import stdtrit  # takes as long to import as all of natkal
+
         reach = float(stdtrit(min(self.freedom, LARGEST_FREEDOM), (1 + level) / 2)) * self.error
         return self.value - reach, self.value + reach
 

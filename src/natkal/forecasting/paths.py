@@ -16,7 +16,7 @@ import numpy as np
 
 from natkal.banks import paths
 from natkal.banks.scaled import Scaled
-from natkal.compiling.policy import LIGHT, QUICK
+from natkal.compiling.policy import compile_lightly, compile_quickly
 from natkal.errors import StreamError
 from natkal.forecasting.combination import combined_paths
 from natkal.tables.learner.architectures import Inputs
@@ -163,7 +163,8 @@ def _program(
 
         return users(learner.paths(state, key, paths.Inputs(start, at, after), horizon, rounds))
 
-    return jax.jit(draw, compiler_options=LIGHT if often else QUICK)
+    name = None if learner.name is None else ("paths", learner.name, task, past, horizon, rounds)
+    return compile_lightly(draw, name=name) if often else compile_quickly(draw, name=name)
 
 
 def forecast(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -105,9 +106,8 @@ class Student(Plain):
         """
         plain = heard[: len(self.memories)]
         constant = [HEAVY_FREEDOM] * len(self.heavy) + [min(span, QUICK_FREEDOM) for span in self.quick]
-        with jax.ensure_compile_time_eval():
-            few = jnp.asarray(constant, heard.dtype)
-            factors = _log_factors(few, entries)
+        few = jnp.asarray(np.array(constant, heard.dtype))
+        factors = jnp.asarray(_constant_factors(constant, entries).astype(heard.dtype))
         return jnp.concatenate([plain, few]), jnp.concatenate([_log_factors(plain, entries), factors])
 
     @property
@@ -281,6 +281,15 @@ def _log_factors(freedom: Float[Array, " n"], entries: int) -> Float[Array, "n d
     dims = jnp.arange(entries + 1, dtype=freedom.dtype)[None]
     freedom = freedom[:, None]
     return gammaln((freedom + dims) / 2) - gammaln(freedom / 2) - dims / 2 * jnp.log(freedom * jnp.pi)
+
+
+def _constant_factors(freedom: Sequence[float], entries: int) -> np.ndarray:
+    """`_log_factors` of numbers that are known beforehand, computed here and not on the device."""
+    rows = [
+        [math.lgamma((f + d) / 2) - math.lgamma(f / 2) - d / 2 * math.log(f * math.pi) for d in range(entries + 1)]
+        for f in freedom
+    ]
+    return np.array(rows).reshape(len(freedom), entries + 1)
 
 
 def present_entries(mean: Array, cov: Array, y: Event) -> tuple[Array, Array, Array]:

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from natkal.report.decisions import decisions_page
 from natkal.report.facts import gather
 from natkal.report.fans import MAX_FANS
 from natkal.report.page import page
-from natkal.runs.decisions import DecisionSession
 from natkal.runs.forecasting import Forecast, forecasts
 from natkal.runs.session import Session
+
+if TYPE_CHECKING:
+    from natkal.runs.decisions import DecisionSession
 
 
 def write_report(
@@ -34,8 +36,10 @@ def report_text(session: Session, *, seconds: float | None = None, fans: Sequenc
     return page(session, gather(session), seconds, fans or [])
 
 
-def write_decisions_report(session: DecisionSession, path: Path | None = None) -> Path:
+def write_decisions_report(session: "DecisionSession", path: Path | None = None) -> Path:
     """Write the report of a run of `natkal decide`; returns where."""
+    from natkal.report.decisions import decisions_page  # decisions are imported where there are some
+
     return _written(session.folder, path, decisions_page(session))
 
 

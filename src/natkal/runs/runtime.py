@@ -30,9 +30,14 @@ def keep_programs() -> None:
     import jax
 
     from natkal.compiling.cache import compilation_cache, program_folder
+    from natkal.compiling.programs import default_folder, keep_programs_in
 
     chosen: Any = jax.config
-    if chosen.jax_compilation_cache_dir or not chosen.jax_enable_compilation_cache:
+    if not chosen.jax_enable_compilation_cache:
+        return
+    with contextlib.suppress(OSError):
+        keep_programs_in(default_folder())
+    if chosen.jax_compilation_cache_dir:
         return
     with contextlib.suppress(OSError):
         own = _linked(program_folder())

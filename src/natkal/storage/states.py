@@ -66,10 +66,10 @@ def restored(template: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """A pytree like `template`, which may be abstract, from arrays that match it."""
     names = list(_named(jax.eval_shape(_plain, template)))
     leaves, structure = jax.tree.flatten(template)
-    found = []
-    for name, leaf in zip(names, leaves, strict=True):
-        value = jnp.array(arrays[name])
-        found.append(jax.random.wrap_key_data(value) if _is_key(leaf) else value)
+    values = jax.device_put([arrays[name] for name in names], may_alias=False)
+    found = [
+        jax.random.wrap_key_data(value) if _is_key(leaf) else value for value, leaf in zip(values, leaves, strict=True)
+    ]
     return jax.tree.unflatten(structure, found)
 
 

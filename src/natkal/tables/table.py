@@ -165,7 +165,7 @@ class TableLearner:
     @property
     def refused(self) -> int:
         """How often a member of any key or target went bad: its step was not finite, or it had stopped learning."""
-        return sum(int(np.sum(own.bank.reseeded)) for own in self.state)
+        return sum(int(np.sum(np.asarray(own.bank.reseeded))) for own in self.state)
 
     @property
     def past_columns(self) -> int:
@@ -410,7 +410,7 @@ class TableLearner:
     @float64
     def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Name, shape and dtype of each array of a checkpoint with these keys; nothing is allocated."""
-        one = array_template(jax.eval_shape(self.loop.init))
+        one = array_template(self.loop.shapes())
         return {name: ((self.slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
 
     def stored(self) -> Stored:
@@ -421,7 +421,7 @@ class TableLearner:
     def restore(self, kept: Stored) -> None:
         """The numbers again, on a learner made `from_header`."""
         kept.check(self.template())
-        self.state = restored(jax.eval_shape(self.loop.init), kept.arrays)
+        self.state = restored(self.loop.shapes(), kept.arrays)
 
 
 @functools.lru_cache(maxsize=LOOPS_KEPT)

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 import jax
 import jax.ffi
 
-from natkal.compiling.user_folder import cache_folder, processor
+from natkal.compiling.user_folder import private_folder, processor
 
 LOG = logging.getLogger(__name__)
 FOLDER = Path(__file__).parent
@@ -61,7 +60,7 @@ def _built() -> Path:
         raise OSError("no C++ compiler")
     text = [(FOLDER / name).read_text() for name in (*SOURCES, *HEADERS)]
     stamp = "\n".join([*text, compiler, *FLAGS, jax.__version__, processor()])
-    library = private_folder() / f"kernels-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
+    library = private_folder("kernels") / f"kernels-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.so"
     if not _is_whole(library):
         flags = [*FLAGS, f"-I{jax.ffi.include_dir()}"]
         parts = [[str(FOLDER / name), f"-D{kind}"] for name in SOURCES for kind in KINDS]
@@ -69,16 +68,6 @@ def _built() -> Path:
         if not _is_whole(library):
             raise OSError(f"{compiler}: could not build the kernels")
     return library
-
-
-def private_folder() -> Path:
-    """A folder for libraries that belongs to this user and that nobody else may write; an `OSError` where it is not."""
-    folder = cache_folder() / "kernels"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{folder}: must be a folder of this user alone (chmod 700)")
-    return folder
 
 
 def _is_whole(library: Path) -> bool:

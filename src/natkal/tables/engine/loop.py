@@ -16,7 +16,7 @@ import numpy as np
 from natkal.banks.scaled import Scaled
 from natkal.banks.selection import next_decision
 from natkal.banks.units.scales import FIRST_ROWS
-from natkal.compiling.policy import compile_loop, compile_quickly
+from natkal.compiling.policy import compile_loop, compile_quickly, compile_whole
 from natkal.tables.engine.batch import Pending, Predictions, TableBatch, one_after_the_other, side_by_side
 from natkal.tables.engine.stages import BLOCK, Stages, Steps
 from natkal.tables.learner.architectures import Inputs, Shape
@@ -58,9 +58,18 @@ class Loop:
         """`init`, compiled once for this loop."""
         return self._init()
 
+    def shapes(self) -> tuple[Any, ...]:
+        """A state without its numbers."""
+        return self._init.shapes()
+
     @functools.cached_property
     def _init(self):
-        return compile_quickly(self.init)
+        return compile_quickly(self.init, name=self._name("init"))
+
+    def _name(self, program: str) -> Any:
+        """What a program of this loop is kept under."""
+        names = tuple(learner.name for learner in self.learners)
+        return None if None in names else (names, self.tasks, self.level, program)
 
     @functools.cached_property
     def _stages(self) -> tuple[Stages, ...]:
@@ -192,7 +201,7 @@ class Loop:
             silent = jax.tree.map(lambda leaf: jnp.zeros((BLOCK, *leaf.shape), leaf.dtype), shapes)
             return jax.lax.fori_loop(0, -(-count // TOGETHER), some, silent)
 
-        return jax.jit(block)
+        return compile_whole(block, name=self._name("predictions"))
 
     @functools.cached_property
     def learn_then_predict(self):
@@ -202,12 +211,12 @@ class Loop:
             after = self._learn(state, learned)
             return after, self._predict(after, asked, None)
 
-        return compile_loop(both)
+        return compile_loop(both, name=self._name("learn then predict"))
 
     @functools.cached_property
     def predict_row(self):
         """(state, a row to predict) -> what is predicted: one row by itself, without the padding of a block."""
-        return compile_loop(lambda state, asked: self._predict(state, asked, None))
+        return compile_loop(lambda state, asked: self._predict(state, asked, None), name=self._name("predict row"))
 
     def answers(self, state: Any, rows: tuple[Steps, ...], count: Array) -> Predictions:
         """The first `count` rows, each predicted as if it came next, with limits; plain JAX, nothing is learned."""

@@ -12,7 +12,7 @@ selection decides which members run (banks/selection.py).
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -104,12 +104,12 @@ class Stages:
 
     def _restart(self, index: int, rest: Any) -> Any:
         """New states of a group whose members have all stopped learning."""
-        return run_once(functools.partial(self.learner.bank.start, index), rest)
+        return run_once(functools.partial(self.learner.bank.start, index), rest, name=self._name("restart", index))
 
     def _nothing(self, index: int, *arguments: Any) -> Any:
         """What a group tells that has stopped."""
         if index not in self._silence:
-            shapes = jax.eval_shape(self._members[index].traced, *arguments, np.int32(0))[1]
+            shapes = self._members[index].shapes(*arguments, np.int32(0))[1]
             self._silence[index] = jax.device_put(blank(shapes))
         return self._silence[index]
 
@@ -123,22 +123,23 @@ class Stages:
             return
         self._compiled.append(True)
         none = np.int32(0)
-        scales, rest = blank(state._replace(bank=())), state.bank._replace(members=())
-        standard = blank(jax.eval_shape(self._scale.traced, scales, steps, none)[1])
+        scales, rest = state._replace(bank=()), state.bank._replace(members=())
+        standard = self._scale.shapes(scales, steps, none)[1]
         where = (steps.slots, steps.resets)
-        shapes = [
-            jax.eval_shape(program.traced, own, rest, standard, where, none)
+        groups = [
+            (program, (own, rest, standard, where, none))
             for program, own in zip(self._members, state.bank.members, strict=True)
         ]
-        told = tuple(blank(said) for _, said in shapes)
-        jobs: list[Callable[[], Any]] = [
-            lambda program=program, own=own: program(blank(own), blank(rest), standard, where, none)
-            for program, own in reversed(list(zip(self._members, state.bank.members, strict=True)))
-        ]
+        told = tuple(said for _, said in run_together([partial(group.shapes, *asked) for group, asked in groups]))
+        jobs = [partial(group.prepare, *asked) for group, asked in reversed(groups)]
         weigh = self._weigh(self.learner.bank.sizes)
-        jobs.append(lambda: weigh(blank(rest), told, standard, (steps.target, steps.known), steps.slots, none))
-        jobs.append(lambda: self._scale(scales, steps, none))
+        jobs.append(partial(weigh.prepare, rest, told, standard, (steps.target, steps.known), steps.slots, none))
+        jobs.append(partial(self._scale.prepare, scales, steps, none))
         run_together(jobs)
+
+    def _name(self, *stage: Any) -> Any:
+        """What a program of this target is kept under."""
+        return None if self.learner.name is None else (self.learner.name, self.task, self.level, *stage)
 
     @functools.cached_property
     def _compiled(self) -> list[bool]:
@@ -164,7 +165,7 @@ class Stages:
         def block(scales: ScaledState, steps: Steps, count: Array) -> tuple[ScaledState, Standard]:
             return _each_row(one, scales, steps, steps.slots, count)
 
-        return compile_loop(block, donate_argnums=(0,))
+        return compile_loop(block, donate_argnums=(0,), name=self._name("scale"))
 
     @functools.cached_property
     def _members(self):
@@ -187,7 +188,8 @@ class Stages:
                 members = bank.revive(index, members, rest)
             return _each_row(one, members, (rows, slots, resets), slots, count)
 
-        return compile_loop(block, donate_argnums=(0,), largest=LARGEST_GROUP_BYTES // self.task.outputs)
+        largest = LARGEST_GROUP_BYTES // self.task.outputs
+        return compile_loop(block, donate_argnums=(0,), largest=largest, name=self._name("members", index))
 
     def _weigh(self, room: Room):
         """The program that mixes so many members of each group."""
@@ -227,7 +229,7 @@ class Stages:
             # no block reaches over a decision, so that one can only fall on its last step
             return jax.lax.cond(count > 0, whole.decide, lambda rest: rest, after), answers
 
-        return compile_loop(block, donate_argnums=(0,))
+        return compile_loop(block, donate_argnums=(0,), name=self._name("weigh", room))
 
 
 def _each_row(function: Any, state: Any, rows: Any, slots: Any, count: Array) -> tuple[Any, Any]:

@@ -119,7 +119,7 @@ def build(spec: BankSpec, shape: Shape, task: Task) -> Scaled:
     groups = tuple(build_group(group, spec.seed, shape, task) for group in spec.groups)
     selection = None
     if spec.selects:
-        costs = tuple(microseconds(group) for group in groups)
+        costs = () if spec.budget is None else tuple(microseconds(group) for group in groups)
         selection = Selection(budget=spec.budget, costs=costs)
     laws = _few_laws(task.family) if spec.one_law else laws_for(task.family)
     bank = Bank(groups, laws, SHARE, selection, marginal=marginal_for(task.family))
@@ -135,7 +135,8 @@ def build(spec: BankSpec, shape: Shape, task: Task) -> Scaled:
         alike=Inputs(alike, None) if shape.naive else None,
         late_outputs=task.outputs if task.classes else 0,
     )
-    return Scaled(bank=bank, units=units)
+    named = all(is_known(group.architecture) for group in spec.groups)  # what a user's own does, no name says
+    return Scaled(bank=bank, units=units, name=("table", spec, shape, task) if named else None)
 
 
 def check_spec(spec: BankSpec, options: Options) -> None:

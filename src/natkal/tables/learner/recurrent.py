@@ -16,6 +16,7 @@ import numpy as np
 from natkal.banks.spec import GroupSpec
 from natkal.banks.units.late_classes import with_offsets
 from natkal.compiling.float64 import float64
+from natkal.compiling.policy import compile_whole
 from natkal.curvature import Curvature, blocks, dense
 from natkal.families import Family
 from natkal.models import Model, cells, recurrent_model
@@ -120,7 +121,7 @@ def first_weights(kind: str, units: int, inputs: int, outputs: int, seed: int) -
         own = cell.params(cell_key, inputs)
         return {"cell": own, "readout": cells.readout_params(readout_key, cell.width, outputs)}
 
-    return jax.tree.map(np.asarray, jax.jit(draw)())
+    return jax.tree.map(np.asarray, compile_whole(draw, name=("first weights", kind, units, inputs, outputs, seed))())
 
 
 def make_memory(spec: GroupSpec, shape: Shape) -> Memory:
