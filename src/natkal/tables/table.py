@@ -410,7 +410,7 @@ class TableLearner:
     @float64
     def template(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Name, shape and dtype of each array of a checkpoint with these keys; nothing is allocated."""
-        one = array_template(self.loop.shapes())
+        one = array_template(self.loop.state_shapes())
         return {name: ((self.slots, *shape) if self.keyed else shape, dtype) for name, (shape, dtype) in one.items()}
 
     def stored(self) -> Stored:
@@ -421,7 +421,7 @@ class TableLearner:
     def restore(self, kept: Stored) -> None:
         """The numbers again, on a learner made `from_header`."""
         kept.check(self.template())
-        self.state = restored(self.loop.shapes(), kept.arrays)
+        self.state = restored(self.loop.state_shapes(), kept.arrays)
 
 
 @functools.lru_cache(maxsize=LOOPS_KEPT)

@@ -58,7 +58,7 @@ class Loop:
         """`init`, compiled once for this loop."""
         return self._init()
 
-    def shapes(self) -> tuple[Any, ...]:
+    def state_shapes(self) -> tuple[Any, ...]:
         """A state without its numbers."""
         return self._init.shapes()
 
