@@ -65,7 +65,7 @@ square squeeze stack stop_gradient sub tan tanh threefry2x32 transpose unstack w
 """
 SAFE = frozenset(_SAFE_NAMES.split())
 """Operations known to compile as part of one machine function."""
-WITHIN = SAFE | {"igamma", "igammac", "regularized_incomplete_beta", "sort", "top_k"}
+WITHIN = SAFE | {"igamma", "igammac", "le_to", "lt_to", "regularized_incomplete_beta", "sort", "top_k"}
 """Operations that call no code outside of the program: it can be kept."""
 
 MANY_ROWS = "nk.predict_many(learner, state, rows) and nk.run(learner, state, rows, targets) take many"
