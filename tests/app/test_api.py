@@ -1,6 +1,7 @@
 """`nk.learn` is `natkal learn`: the same options, the same numbers, whatever the rows come in."""
 
 import inspect
+import warnings
 
 import numpy as np
 import pytest
@@ -151,6 +152,20 @@ def test_a_forecast_is_that_of_the_session():
     assert told["predicted"].tolist() == [step["predicted"] for step in session.steps]
     assert (told["low_80"] <= told["predicted"]).all()
     assert (told["low_80"] >= told["q05"]).all()
+
+
+def test_a_forecast_says_what_is_not_known_ahead_and_leaves_the_run_as_it_is():
+    rng = np.random.default_rng(0)
+    made = [{"where": "abc"[row % 3], "x": rng.normal(), "hour": row % 24, "y": rng.normal()} for row in range(93)]
+    run = learn(made)
+    words = [list(names) for names in run._session.encoder.vocabularies.values()]
+    with pytest.warns(UserWarning, match=r"^where, x: not known ahead, so recent rows stand for them; future gives"):
+        run.forecast(4)
+    given = [{"where": "never seen", "x": 0.0, "hour": hour} for hour in range(4)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.forecast(4, given)
+    assert [list(names) for names in run._session.encoder.vocabularies.values()] == words
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_each_key_is_forecast_from_its_own_last_row(tmp_path):
     code, text = call("forecast", folder, "--horizon", 3, "--json", "--no-report")
     assert code == 0, text
     told = json.loads(text)["forecast"]
-    assert [entry["key"] for entry in told] == ["a"] * 3 + ["b"] * 3
+    assert [entry["shop"] for entry in told] == ["a"] * 3 + ["b"] * 3
     assert abs(told[0]["predicted"]) < 3
     assert abs(told[3]["predicted"] - 100) < 3
     one = json.loads(call("forecast", folder, "--horizon", 3, "--json", "--no-report", "--key", "b")[1])

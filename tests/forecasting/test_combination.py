@@ -128,3 +128,15 @@ def test_odd_series_give_finite_paths(values):
     combination = Combination(6, 0, bool((values > 0).all()))
     combination.extend(values)
     assert np.isfinite(combination.paths(np.random.default_rng(0).normal(size=(32, 6)))).all()
+
+
+@pytest.mark.parametrize("scale", [np.array, np.log])
+def test_a_jump_is_followed_within_twenty_values_and_widens_the_intervals_for_a_while(scale):
+    rng = np.random.default_rng(0)
+    values = scale(np.r_[10 + 0.5 * rng.normal(size=100), 1010 + 0.5 * rng.normal(size=20)])
+    combination = Combination(6, 0, True)
+    combination.extend(values)
+    wild = values[-1] + np.cumsum(rng.normal(size=(512, 6)), axis=1) * np.ptp(values)  # a mixture that is lost
+    low, middle, high = np.quantile(combination.paths(wild), [0.05, 0.5, 0.95], axis=0)
+    np.testing.assert_allclose(middle, values[-1], rtol=0.01)
+    assert (high - low < 0.25 * np.ptp(values)).all()

@@ -1,19 +1,15 @@
 """Forecasts of a table: the past inside a program, Markov chains and autoregressions as oracles, and refusals."""
 
-import datetime
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from natkal.errors import StreamError
-from natkal.forecasting.calendar import Clock, continued
 from natkal.forecasting.paths import QUANTILES, Future, PastShape, crps, forecast, table_paths
 from natkal.settings.options import Options, make_options
 from natkal.tables.learner.past import MEAN_RATE, Past
 from natkal.tables.learner.period import find_period
-from natkal.tables.schema.infer import Feature
 from natkal.tables.table import TableLearner, TargetShape
 
 SINGLE = make_options(learner="single", model="linear", fading=0.0, prior_scale=100.0)
@@ -173,23 +169,6 @@ def test_what_cannot_be_forecast_is_refused_with_the_option_to_change():
         forecast(keyed, 3, key="b")
 
 
-def test_a_clock_goes_on_by_itself():
-    day = datetime.datetime
-    assert continued([2000.0, 2001.0, 2002.0], 2) == [2003.0, 2004.0]
-    assert continued([1.0, 2.0, 4.0], 2) is None
-    assert continued([7.0, 7.0, 7.0], 1) == [7.0]
-    months = [day(2024, 10, 31), day(2024, 11, 30), day(2024, 12, 31)]
-    firsts = [day(2024, 11, 1), day(2024, 12, 1), day(2025, 1, 1)]
-    assert continued(firsts, 2) == [day(2025, 2, 1), day(2025, 3, 1)]
-    assert continued([day(2023, 10, 30), day(2023, 11, 30), day(2023, 12, 30)], 2)[1] == day(2024, 2, 29)
-    assert continued(months, 1) is None
-    weeks = [day(2024, 1, 1) + datetime.timedelta(weeks=week) for week in (0, 1, 2, 4, 5, 6)]
-    assert continued(weeks, 1) == [weeks[-1] + datetime.timedelta(weeks=1)]
-    clock = Clock()
-    clock.observe([Feature("t", "number", 1, False)], {"t": [1.0, 2.0, 3.0, 9.0]}, [0, 1, 2], [])
-    assert Clock(clock.state()).ahead("", 2) == {"t": [4.0, 5.0]}
-
-
 def test_the_score_of_quantiles_is_that_of_the_law():
     """CRPS of N(0, 1) at y (Gneiting and Raftery): y (2 F - 1) + 2 f - 1/sqrt(pi)."""
     from statistics import NormalDist
@@ -220,14 +199,3 @@ def test_the_noise_of_a_trending_series_keeps_its_size():
     drawn = table_paths(table, 2)
     assert np.std(drawn[:, 0]) == pytest.approx(1.0, rel=0.25)
     assert np.median(drawn[:, 1]) == pytest.approx(values[-1] + 20, abs=3)
-
-
-def test_a_clock_knows_where_several_rows_have_the_same_moment():
-    days = [f"2024-01-{1 + row // 2:02d}" for row in range(8)]
-    clock = Clock()
-    clock.observe([Feature("day", "time", 1, False)], {"day": days}, range(8), [])
-    assert clock.repeated("") == ["day"]
-    assert clock.ahead("", 2) == {}
-    each = Clock()
-    each.observe([Feature("day", "time", 1, False)], {"day": days[::2]}, range(4), [])
-    assert each.repeated("") == []

@@ -10,7 +10,6 @@ from natkal.cli.terminal import err, explained, print_json, progress
 
 if TYPE_CHECKING:
     from natkal.runs.forecasting import Forecast
-    from natkal.runs.session import Session
 
 DEFAULT_HORIZON = 12
 
@@ -36,6 +35,7 @@ def forecast(
 
     with command(), explained(StreamError):
         from natkal.reading.source import Source, find_files
+        from natkal.runs.forecast_answers import entries
         from natkal.runs.forecasting import forecasts, future_rows, warnings_of
         from natkal.runs.predict_rows import load
 
@@ -49,12 +49,12 @@ def forecast(
             for one in forecasts(session, steps, future=given, key=key):
                 made.append(one)
                 tell(len(made), "")
-        entries = [entry for one in made for entry in _entries(session, one)]
+        told = entries(session, made)
         warnings = warnings_of(session, made, given)
         if to is not None:
             to.parent.mkdir(parents=True, exist_ok=True)
-            to.write_text(_lines(entries) if "json" in to.suffix else _table(entries), encoding="utf-8")
-        result: dict[str, Any] = {"command": "forecast", "run": str(run), "horizon": steps, "forecast": entries}
+            to.write_text(_lines(told) if "json" in to.suffix else _table(told), encoding="utf-8")
+        result: dict[str, Any] = {"command": "forecast", "run": str(run), "horizon": steps, "forecast": told}
         result |= {"warnings": warnings, **({} if to is None else {"out": str(to)})}
         if report and run.is_dir():
             from natkal.report import write_report
@@ -65,28 +65,9 @@ def forecast(
             print_json(result)
             return
         if to is None:
-            typer.echo(_table(entries), nl=False)
+            typer.echo(_table(told), nl=False)
         for warning in warnings:
             err.print(f"warning: {warning}", soft_wrap=True, style="yellow")
-
-
-def _entries(session: "Session", made: "Forecast") -> list[dict[str, Any]]:
-    """One object for each step: where it belongs, and what is expected."""
-    target = session.schema.targets[made.target]
-    where: dict[str, Any] = {} if session.schema.key is None else {"key": made.key}
-    if len(session.schema.targets) > 1:
-        where["target"] = target.name
-    entries = []
-    for at, told in enumerate(made.steps):
-        time = {"time": made.coming.times[at]} if made.coming.times else {}
-        if target.classes:
-            own: dict[str, Any] = {"predicted": target.classes[told["predicted"]]}
-            own |= {f"p({name})": p for name, p in zip(target.classes, told["probabilities"], strict=False)}
-        else:
-            own = {"predicted": told["predicted"], "low_90": told["low"], "high_90": told["high"]}
-            own["quantiles"] = {f"{q:g}": value for q, value in told["quantiles"].items()}
-        entries.append({**where, "step": told["step"], **time, **own})
-    return entries
 
 
 def _lines(entries: list[dict[str, Any]]) -> str:
@@ -96,12 +77,9 @@ def _lines(entries: list[dict[str, Any]]) -> str:
 def _table(entries: list[dict[str, Any]]) -> str:
     """The entries as CSV; quantiles are columns q05 .. q95."""
     from natkal.runs.answers import quoted
+    from natkal.runs.forecast_answers import flat
 
-    rows = []
-    for entry in entries:
-        row = {name: value for name, value in entry.items() if name != "quantiles"}
-        row |= {f"q{round(100 * float(q)):02d}": value for q, value in entry.get("quantiles", {}).items()}
-        rows.append(row)
+    rows = [flat(entry) for entry in entries]
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = [",".join(quoted(name) for name in names)]
     text += [",".join(quoted(str(row[name])) if name in row else "" for name in names) for row in rows]

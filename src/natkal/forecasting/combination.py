@@ -157,10 +157,11 @@ class Combination:
         raw = max(float(ratio), 1e-6) ** -self._power
         weight = raw / (raw + total)
         # forecasts h steps ahead share h - 1 of their steps with the next one: h errors count as one, and what the
-        # mixture expects as one more
+        # mixture expects as one more; of logarithms, as a mixture that leaves for infinity expects any size
         told = self.spread.latest
         errors = np.where(np.isnan(told), 0.0, self.heard / np.arange(1, self.horizon + 1))
-        spread = (errors * np.nan_to_num(told) + expected) / (errors + 1)
+        told = np.where(np.isnan(told), expected, told)
+        spread = np.exp((errors * np.log(told) + np.log(expected)) / (errors + 1))
         order = np.argsort(np.argsort(drawn, axis=0, kind="stable"), axis=0)
         stretched = self.spread.stretched(_normal_quantiles(len(drawn)))
         moved = self.made[0][-1] + spread * np.take_along_axis(stretched, order, axis=0)

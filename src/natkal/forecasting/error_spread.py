@@ -1,6 +1,7 @@
 """The spread of forecasts at each step, from the errors that they made so far.
 
-o(h) is the faded mean of the absolute errors h steps ahead (0.99), times (pi / 2)^(1/2). Errors h steps ahead share
+o(h) is the faded mean of the absolute errors h steps ahead (0.99), times (pi / 2)^(1/2); an error counts for at most 5
+times what was told, or the size of the last errors times as much. Errors h steps ahead share
 h - 1 of their steps with the next ones, so n(h) faded errors count as n(h) / h. The process that is forecast has a law
 for how its errors grow, g(h) (`seasonal_arma.error_growth`); it stands for 30 errors more at each step:
 
@@ -40,6 +41,8 @@ SHARE_OF_LIKELIHOOD, LARGEST_ERROR = 0.5, 4.0
 """The power of the likelihood, and the most that an error counts for in it, in deviations."""
 GROWTH_ERRORS = 30.0
 """As many errors at each step the growth g stands for."""
+LARGEST_IN_SPREAD = 5.0
+"""The most that an error counts for in o, in deviations times the size of the last errors: a jump is one accident."""
 TAIL_RATE, TAIL_RATE_FALL, TAIL_POWER = 0.06, 0.25, 4
 LEAST_TAIL, LARGEST_TAIL = -0.2, 1.0
 """Limits of the logarithm of the factor: quantiles stay in order above -1/4."""
@@ -98,7 +101,10 @@ class ErrorSpread:
         self.tail = np.clip(self.tail, LEAST_TAIL, LARGEST_TAIL)
         self._learn_power(errors, deviation, least)
         self._learn_recent(errors, least)
-        for sums, new in ((self.errors, errors), (self.heard, 1.0)):
+        known = ~np.isnan(deviation)
+        largest = LARGEST_IN_SPREAD * max(self.recent / self.recent_heard, 1.0) * (deviation + least)
+        most = np.where(known, largest, np.inf)
+        for sums, new in ((self.errors, np.minimum(errors, most)), (self.heard, 1.0)):
             sums *= SPREAD_KEPT
             sums[steps] += new
 

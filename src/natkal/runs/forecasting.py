@@ -61,15 +61,15 @@ def warnings_of(session: "Session", made: Sequence[Forecast], future: Mapping[st
     unknown = list(dict.fromkeys(name for one in made for name in one.coming.unknown))
     if unknown:
         file = next(iter(future.values())).file if future else None
-        way = f"add them to {file}" if file else "--future FILE gives them"
+        way = f"add them to {file}" if file else "--future gives them"
         found.append(f"{', '.join(unknown)}: not known ahead, so recent rows stand for them; {way}")
     repeated = session.clock.repeated("") if session.schema.key is None else []
     if repeated:
         names = [feature.name for feature in session.schema.features if feature.kind == "category"]
-        example = f" such as --key {names[0]}" if names else ""
+        example = f" such as {names[0]}" if names else ""
         found.append(
             f"{', '.join(repeated)}: several rows have the same moment, and each step of the forecast is one row; "
-            f"learn with --key COLUMN{example} for a forecast of each series"
+            f"learn with --key and a column{example} for a forecast of each series"
         )
     return found
 
@@ -108,7 +108,7 @@ def coming_rows(session: "Session", key: str, horizon: int, given: Rows | None) 
         table[session.schema.key] = [key] * horizon
     file = "the rows to come" if given is None else given.file
     rows = Rows(file, table, np.arange(1, horizon + 1), [], 0, Position(0, 0, 1))
-    encoded = session.encoder.encode(rows)
+    encoded = session.encoder.encode(rows, grow=False)
     if len(encoded.inputs) < horizon:
         first = encoded.rejects[0]
         raise StreamError(f"{file}, row {first.line}: {first.reason}")

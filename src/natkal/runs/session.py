@@ -27,7 +27,7 @@ from natkal.runs.outputs import Appender, Ends, Output, csv_line, places
 from natkal.runs.rejects import check_count, column_warnings, warnings
 from natkal.runs.topics import open_topics
 from natkal.settings.settings import Settings
-from natkal.storage.parts import Field, Numbers, StoredPart, by_name, each, number_or_text, text, whole
+from natkal.storage.parts import Field, Numbers, StoredPart, by_name, each, text, whole
 from natkal.tables.encode.encoder import Encoded, Encoder
 from natkal.tables.engine.batch import Predictions, interleaved, stacked
 from natkal.tables.schema.infer import Schema, Target
@@ -122,7 +122,7 @@ class Session(Ends, Learning):
             "predicted": kept("predicted", each(each(text))),
             "metrics": self.metrics,
             "recent": Numbers(self, "recent_inputs", (None, self.encoder.width)),
-            "clock": kept("clock", lambda value: Clock(by_name(by_name(each(number_or_text)))(value)), Clock.state),
+            "clock": kept("clock", Clock.restored, Clock.state),
         }
         return found if self.forecasts is None else found | {"forecasts": self.forecasts}
 
