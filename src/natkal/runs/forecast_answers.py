@@ -1,4 +1,4 @@
-"""What is told of forecasts, once for every front end: entries with quantiles of their own, and flat rows of a table."""
+"""What is told of forecasts, once for every front end: entries, and flat rows of a table."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
