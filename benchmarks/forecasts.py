@@ -6,6 +6,8 @@ way: as often as fits into natkal's own time (compilation included), and into a 
 origin). Between two fits a rival takes the new values on with its old parameters. Scores are means over origins and
 steps; CRPS is taken from the quantiles 5, 10, .. 95 percent. `coverage` is that of the 90 percent interval, the
 smallest and the largest over the steps.
+
+`m4` is all of M4 hourly by the protocol of GIFT-Eval (`forecast_tasks.py`): `nk.learn` and its forecast, nothing said.
 """
 
 import time
@@ -15,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import forecast_tasks
 from benchmarks.streams import series
+from natkal.forecasting.combination import Kept
 from natkal.forecasting.paths import QUANTILES, crps, table_paths
 
 SERIES = {
@@ -24,21 +28,25 @@ SERIES = {
     "airline": series.airline_passengers,
     "el-nino": series.el_nino,
 }
-PARTS = tuple(SERIES)
+PARTS = (*SERIES, "m4")
 OPTIONS = {
     "model": ("auto", "the model of natkal: auto (the default) or linear (a bank of linear members)"),
     "origins": (120, "how many origins of the second half are forecast from"),
+    "every": (1, "of M4 hourly, only one of so many series"),
     "limit": (120, "a rival that would need more seconds than this for one fit is left out"),
 }
 HORIZON = 12
 WEEKS_PER_MONTH = 4
+PUBLISHED = ("auto_arima", "auto_ets", "auto_theta")
 MIDDLE = QUANTILES.index(0.5)
 
 
 def run_part(
-    part: str, report: Callable[[str], None], model: str = "auto", origins: int = 120, limit: int = 120
+    part: str, report: Callable[[str], None], model: str = "auto", origins: int = 120, limit: int = 120, every: int = 1
 ) -> dict[str, Any]:
-    """One series: a row for natkal, and one for each rival and budget."""
+    """One series: a row for natkal, and one for each rival and budget. Of M4, all series and the published table."""
+    if part == "m4":
+        return _m4(report, int(every))
     found = SERIES[part]()
     values, period = found.targets.astype(float), found.period
     if part == "CO2":  # months: AutoARIMA with a period of 52 weeks takes hours
@@ -59,9 +67,44 @@ def run_part(
 
 def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tuple[str, ...]]]:
     """What a person reads of the results."""
-    rows = [row for part in results.values() for row in part["rows"]]
+    rows = [row for part, found in results.items() if part != "m4" for row in found["rows"]]
     columns = ("series", "method", "refits", "mae", "crps", "mae_12", "coverage", "seconds")
-    return [(f"{HORIZON} steps ahead, means over origins and steps", rows, columns)]
+    made: list[tuple[str, list[dict[str, Any]], tuple[str, ...]]] = []
+    if rows:
+        made.append((f"{HORIZON} steps ahead, means over origins and steps", rows, columns))
+    if "m4" in results:
+        title = f"M4 hourly, {results['m4']['series']} series, 48 steps ahead; rank among the published models"
+        made.append((title, results["m4"]["rows"], ("method", "mase", "wql", "rank_mase", "rank_wql", "coverage")))
+    return made
+
+
+def _m4(report: Callable[[str], None], every: int) -> dict[str, Any]:
+    """natkal beside the simple models on the same series, and some of the published ones (on all series)."""
+    asked = forecast_tasks.windows()[::every]
+    started = time.perf_counter()
+    told, coverage = forecast_tasks.learned(asked, report)
+    seconds = time.perf_counter() - started
+    table = forecast_tasks.published()
+    rows = [("natkal", forecast_tasks.scores(asked, told), f"{coverage:.3f}")]
+    for name, forecast in forecast_tasks.SIMPLE.items():
+        found = forecast_tasks.scores(asked, [forecast(one.before, len(one.came)) for one in asked])
+        rows.append((name, found, ""))
+    rows += [(f"{name}, published", found, "") for name, found in table.items() if name in PUBLISHED]
+    return {
+        "rows": [
+            {
+                "method": name,
+                "mase": mase,
+                "wql": wql,
+                "rank_mase": 1 + sum(other < mase for other, _ in table.values()),
+                "rank_wql": 1 + sum(other < wql for _, other in table.values()),
+                "coverage": covered,
+            }
+            for name, (mase, wql), covered in rows
+        ],
+        "series": len(asked),
+        "seconds": seconds,
+    }
 
 
 def _ours(values: np.ndarray, places: np.ndarray, model: str) -> np.ndarray:
@@ -70,11 +113,11 @@ def _ours(values: np.ndarray, places: np.ndarray, model: str) -> np.ndarray:
     from natkal.tables.table import TableLearner, TargetShape
 
     learner = TableLearner(make_options(model=model), [], [TargetShape("regression")], limits=False)
-    found, done = [], 0
+    found, done, kept = [], 0, Kept()
     for place in places:
         learner.learn(learner.rows(np.zeros((place - done, 0)), values[done:place, None])).wait()
         done = place
-        found.append(np.quantile(table_paths(learner, HORIZON, often=True), QUANTILES, axis=0).T)
+        found.append(np.quantile(table_paths(learner, HORIZON, often=True, kept=kept), QUANTILES, axis=0).T)
     return np.stack(found)
 
 

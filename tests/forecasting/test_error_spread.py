@@ -5,21 +5,23 @@ import pytest
 
 from natkal.forecasting.error_spread import GROWTH_ERRORS, LEAST_ERRORS, SPREAD_KEPT, ErrorSpread
 
+LEAST = np.full((1, 1), 1e-9)
+
 
 def _told(errors, growth):
     """After errors (n, horizon), each of a forecast made that many steps before."""
-    spread = ErrorSpread(len(growth))
+    spread = ErrorSpread(1, 0, len(growth))
     for at in range(len(errors) + 1):
         if at:
             known = min(at, len(growth))
-            spread.learn(errors[at - 1, :known], 1e-9)
-        spread.tell(growth, 1e-9)
+            spread.learn(errors[None, at - 1, :known], LEAST)
+        spread.tell(growth[None], LEAST)
     return spread
 
 
 def _power(spread):
     told = spread.told[0]
-    return np.log(told.spread[0] / told.deviation[0]) / np.log(told.recent)
+    return np.log(told.spread[0, 0] / told.deviation[0, 0]) / np.log(told.recent[0])
 
 
 def test_errors_are_drawn_towards_the_growth_of_the_process():
@@ -33,7 +35,7 @@ def test_errors_are_drawn_towards_the_growth_of_the_process():
         count[step] = kept.sum() / (step + 1)
     ratios = np.log(own / growth)
     drawn = (count * ratios + GROWTH_ERRORS * (count @ ratios) / count.sum()) / (count + GROWTH_ERRORS)
-    np.testing.assert_allclose(_told(errors, growth).told[0].deviation, growth * np.exp(drawn), rtol=1e-6)
+    np.testing.assert_allclose(_told(errors, growth).told[0].deviation[0], growth * np.exp(drawn), rtol=1e-6)
 
 
 def test_steady_noise_gets_a_steady_spread_and_bursts_do_not():
@@ -51,25 +53,27 @@ def test_steady_noise_gets_a_steady_spread_and_bursts_do_not():
 
 def test_intervals_of_heavy_tails_hold_ninety_percent():
     noise = np.abs(np.random.default_rng(2).standard_cauchy(size=(1500, 2)))
-    spread, held = ErrorSpread(2), []
+    spread, held = ErrorSpread(1, 0, 2), []
     for at, errors in enumerate(noise):
         if at:
-            held.append(errors[: min(at, 2)] <= [told.width[step] for step, told in enumerate(list(spread.told)[:at])])
-            spread.learn(errors[: min(at, 2)], 1e-9)
-        spread.tell(np.ones(2), 1e-9)
+            held.append(
+                errors[: min(at, 2)] <= [told.width[0, step] for step, told in enumerate(list(spread.told)[:at])]
+            )
+            spread.learn(errors[None, : min(at, 2)], LEAST)
+        spread.tell(np.ones((1, 2)), LEAST)
     assert 0.87 < np.mean(held[300:]) < 0.93
 
 
 def test_a_spread_is_known_after_as_many_errors():
     for count in (LEAST_ERRORS - 1, LEAST_ERRORS):
         spread = _told(np.ones((count, 2)), np.ones(2))
-        assert spread.known == np.isfinite(spread.told[0].spread[0]) == (count == LEAST_ERRORS)
-        assert np.isnan(spread.told[0].spread[1])
+        assert spread.known == np.isfinite(spread.told[0].spread[0, 0]) == (count == LEAST_ERRORS)
+        assert np.isnan(spread.told[0].spread[0, 1])
 
 
 def test_quantiles_stay_in_order_at_every_tail():
-    spread, normal = ErrorSpread(3), np.linspace(-3, 3, 101)
-    spread.tail = np.array([-0.2, 0.0, 1.0])
+    spread, normal = ErrorSpread(1, 0, 3), np.linspace(-3, 3, 101)
+    spread.tail = np.array([[-0.2, 0.0, 1.0]])
     made = spread.stretched(normal)
     assert (np.diff(made, axis=0) > 0).all()
     np.testing.assert_array_equal(made[:, 1], normal)

@@ -12,6 +12,7 @@ from natkal.forecasting.structural_laws import (
     FIRST_VARIANCE,
     KINDS,
     LAWS,
+    PROCESS,
     SEASONS,
     Laws,
     harmonics,
@@ -19,8 +20,8 @@ from natkal.forecasting.structural_laws import (
 
 
 def _learned(values, season, horizon=12):
-    series = StructuralForecasts(horizon)
-    return series, [series.learn(float(value), season) for value in values]
+    series = StructuralForecasts(1, (season,) if season else (), horizon)
+    return series, [series.learn(np.array([value]))[0] for value in values]
 
 
 def _harmonic_covariance(law, angle, times):
@@ -60,12 +61,12 @@ def test_a_law_forecasts_what_the_joint_normal_law_does(season, monkeypatch):
     known, horizon = 30, 12
     values = np.cumsum(np.random.default_rng(0).normal(size=known))
     series, _ = _learned(values, season, horizon)
-    found = (series.ahead @ series.state[:, :, None])[:, :, 0]
+    found = (series.laws.ahead(horizon) @ series.state)[:, :, 0]
     times = np.arange(known + horizon)
     for place in range(0, len(LAWS), 7):
         law = LAWS[place]
         cov = _trend_covariance(law, times) + _process_covariance(law, times)
-        for angle in harmonics(season):
+        for angle in harmonics(season) if season else ():
             cov = cov + _harmonic_covariance(law, angle, times)
         weights = np.linalg.solve(cov[:known, :known], values - values[0])
         expected = values[0] + cov[known:, :known] @ weights
@@ -93,7 +94,7 @@ def test_the_likelihood_tells_a_random_walk_from_noise():
         series, _ = _learned(values, 0)
         np.testing.assert_allclose(np.add.reduceat(series.weights, structural.FIRST_OF_KIND), 1.0)
         first = [place for place, law in enumerate(LAWS) if law.kind == 0]
-        best = max(first, key=lambda place: series.weights[place])
+        best = max(first, key=lambda place: series.weights[place, 0])
         assert LAWS[best].level in levels
 
 
@@ -113,17 +114,20 @@ def test_forecasts_do_not_depend_on_the_units():
     np.testing.assert_allclose(other[-1], 1e5 + 250.0 * plain[-1], rtol=1e-6)
 
 
-def test_a_new_period_is_learned_from_all_values():
-    values = np.random.default_rng(4).normal(size=90)
-    changed = StructuralForecasts(4)
-    made = [changed.learn(float(value), 0 if at < 50 else 6) for at, value in enumerate(values)]
-    _, whole = _learned(values, 6, 4)
-    assert made[-1].shape == (STRUCTURAL_COUNT, 4)
-    np.testing.assert_array_equal(made[-1], whole[-1])
+def test_series_side_by_side_and_two_seasons():
+    time = np.arange(140)
+    both = np.stack([np.sin(2 * np.pi * time / 5) + (time % 35 < 5), 0.1 * time + np.cos(2 * np.pi * time / 35)])
+    together, alone = StructuralForecasts(2, (5, 35), 4), [StructuralForecasts(1, (5, 35), 4) for _ in both]
+    assert together.laws.size == PROCESS + 2 * (len(harmonics(5)) + len(harmonics(35)))
+    for values in both.T:
+        made = together.learn(values)
+        one_by_one = [series.learn(values[place : place + 1])[0] for place, series in enumerate(alone)]
+        np.testing.assert_allclose(made, np.stack(one_by_one), rtol=1e-9, atol=1e-9)
+    assert made.shape == (2, STRUCTURAL_COUNT, 4)
 
 
 def test_gains_do_not_depend_on_when_they_are_asked_for():
-    early, late = Laws(7), Laws(7)
+    early, late = Laws((7,)), Laws((7,))
     early.gain(3)
     for one, other in zip(early.gain(20), late.gain(20), strict=True):
         np.testing.assert_array_equal(one, other)

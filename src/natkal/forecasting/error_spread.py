@@ -57,24 +57,28 @@ MEAN_TO_DEVIATION = float(np.sqrt(np.pi / 2))
 
 
 class Told(NamedTuple):
-    """What was said of one forecast: s, v, the spread s v^q, half of the width of the 90 percent interval, and f."""
+    """What was said of one forecast of each series (series, steps), half of the width being that of the 90% interval.
+
+    s, v (series,), the spread s v^q, the width, and f.
+    """
 
     deviation: np.ndarray
-    recent: float
+    recent: np.ndarray
     spread: np.ndarray
     width: np.ndarray
     factor: np.ndarray
 
 
 class ErrorSpread:
-    """The spread of one series' forecasts."""
+    """The spread of the forecasts of several series of one period (0: none)."""
 
-    def __init__(self, horizon: int):
+    def __init__(self, series: int, season: int, horizon: int):
         self.horizon = horizon
-        self.errors, self.heard, self.tail = np.zeros((3, horizon))
-        self.recent, self.recent_heard = RECENT_BEFORE, RECENT_BEFORE
-        self.power_losses = np.zeros(len(POWERS))
-        self.places = SeasonalSpread()
+        self.errors, self.tail = np.zeros((2, series, horizon))
+        self.heard = np.zeros(horizon)
+        self.recent, self.recent_heard = np.full((2, series), RECENT_BEFORE)
+        self.power_losses = np.zeros((series, len(POWERS)))
+        self.places = SeasonalSpread(series, season)
         self.rates = TAIL_RATE / np.arange(1, horizon + 1) ** TAIL_RATE_FALL
         self.told: deque[Told] = deque(maxlen=horizon)
         """Of the last forecasts, newest first."""
@@ -82,75 +86,79 @@ class ErrorSpread:
     @property
     def known(self) -> bool:
         """True if errors of the first step are enough."""
-        return self.heard[0] >= LEAST_HEARD
+        return bool(self.heard[0] >= LEAST_HEARD)
 
-    def learn(self, errors: np.ndarray, least: float, row: int = 0) -> None:
-        """Absolute errors at the first steps, one of each of the last forecasts, of the value in this row.
+    def learn(self, errors: np.ndarray, least: np.ndarray, row: int = 0) -> None:
+        """Absolute errors (series, steps) at the first steps, one of each of the last forecasts of the value in a row.
 
-        `least` is a size that counts as 0.
+        `least` (series, 1) is a size that counts as 0.
         """
-        steps = np.arange(len(errors))
+        steps = np.arange(errors.shape[1])
         deviation, spread, width, factor = (
-            np.array([getattr(told, name)[step] for step, told in enumerate(self.told)])
-            for name in ("deviation", "spread", "width", "factor")
+            np.stack([parts[at][:, step] for step, parts in enumerate(self.told)], axis=1) for at in (0, 2, 3, 4)
         )
         self.places.learn(MEAN_TO_DEVIATION * errors / (spread + least), row)
         errors = errors / factor
         outside = np.where(np.isnan(width), SHARE_OUTSIDE, errors > width)
-        self.tail[steps] += self.rates[steps] * (outside - SHARE_OUTSIDE)
+        self.tail[:, steps] += self.rates[steps] * (outside - SHARE_OUTSIDE)
         self.tail = np.clip(self.tail, LEAST_TAIL, LARGEST_TAIL)
         self._learn_power(errors, deviation, least)
         self._learn_recent(errors, least)
-        known = ~np.isnan(deviation)
-        largest = LARGEST_IN_SPREAD * max(self.recent / self.recent_heard, 1.0) * (deviation + least)
-        most = np.where(known, largest, np.inf)
+        largest = LARGEST_IN_SPREAD * np.maximum(self._recent, 1.0)[:, None] * (deviation + least)
+        most = np.where(np.isnan(deviation), np.inf, largest)
         for sums, new in ((self.errors, np.minimum(errors, most)), (self.heard, 1.0)):
             sums *= SPREAD_KEPT
-            sums[steps] += new
+            sums[..., steps] += new
 
-    def _learn_power(self, errors: np.ndarray, deviation: np.ndarray, least: float) -> None:
-        known = ~np.isnan(deviation)
+    @property
+    def _recent(self) -> np.ndarray:
+        return self.recent / self.recent_heard
+
+    def _learn_power(self, errors: np.ndarray, deviation: np.ndarray, least: np.ndarray) -> None:
+        known = ~np.isnan(deviation[0])
         if known.any():
-            logs = POWERS[:, None] * np.log([told.recent for told in self.told])[known]
-            relative = (errors / (deviation + least))[known] * np.exp(-logs)
+            recent = np.stack([told.recent for told in self.told], axis=1)[:, known]
+            logs = POWERS[:, None] * np.log(recent)[:, None]
+            relative = (errors / (deviation + least))[:, None, known] * np.exp(-logs)
             losses = logs + np.minimum(relative, LARGEST_ERROR) ** 2 / 2
-            self.power_losses = POWERS_KEPT * self.power_losses + losses.mean(axis=1)
+            self.power_losses = POWERS_KEPT * self.power_losses + losses.mean(axis=2)
 
-    def _learn_recent(self, errors: np.ndarray, least: float) -> None:
-        enough = self.heard[: len(errors)] >= LEAST_HEARD
+    def _learn_recent(self, errors: np.ndarray, least: np.ndarray) -> None:
+        enough = self.heard[: errors.shape[1]] >= LEAST_HEARD
         if enough.any():
-            before = (self.errors / np.maximum(self.heard, 1.0))[: len(errors)] + least
-            relative = min(float(np.mean((errors / before)[enough])), LARGEST_RECENT)
+            before = (self.errors / np.maximum(self.heard, 1.0))[:, : errors.shape[1]] + least
+            relative = np.minimum(np.mean((errors / before)[:, enough], axis=1), LARGEST_RECENT)
             self.recent = RECENT_KEPT * (self.recent - RECENT_BEFORE) + relative + RECENT_BEFORE
             self.recent_heard = RECENT_KEPT * (self.recent_heard - RECENT_BEFORE) + 1.0 + RECENT_BEFORE
 
-    def tell(self, growth: np.ndarray, least: float, row: int = 0, season: int = 0) -> None:
-        """The spread of one more forecast, whose errors should grow like this; NaN at steps with few errors.
+    def tell(self, growth: np.ndarray, least: np.ndarray, row: int = 0) -> None:
+        """The spread of one more forecast of each series, whose errors should grow like this (series, steps).
 
-        `row` is that of the first step and `season` the period that is known by now (0: none).
+        NaN at steps with few errors. `row` is that of the first step.
         """
-        deviation, recent = self._deviation(growth, least), self.recent / self.recent_heard
-        weights = np.exp(SHARE_OF_LIKELIHOOD * (self.power_losses.min() - self.power_losses))
-        spread = deviation * recent ** float(weights @ POWERS / weights.sum())
-        factor = self.places.factors(row + np.arange(self.horizon), season)
+        deviation, recent = self._deviation(growth, least), self._recent
+        weights = np.exp(SHARE_OF_LIKELIHOOD * (self.power_losses.min(axis=1, keepdims=True) - self.power_losses))
+        power = weights @ POWERS / weights.sum(axis=1)
+        spread = deviation * (recent**power)[:, None]
+        factor = self.places.factors(row + np.arange(self.horizon))
         self.told.appendleft(Told(deviation, recent, spread, LEVEL_90 * np.exp(self.tail) * spread, factor))
 
     @property
     def latest(self) -> np.ndarray:
-        """The spread of the last forecast at each step; NaN where few errors are known."""
+        """The spread of the last forecast of each series at each step; NaN where few errors are known."""
         return self.told[0].spread * self.told[0].factor
 
-    def _deviation(self, growth: np.ndarray, least: float) -> np.ndarray:
+    def _deviation(self, growth: np.ndarray, least: np.ndarray) -> np.ndarray:
         enough = self.heard >= LEAST_HEARD
         if not enough.any():
-            return np.full(self.horizon, np.nan)
+            return np.full(self.errors.shape, np.nan)
         own = MEAN_TO_DEVIATION * self.errors / np.maximum(self.heard, 1.0) + least
         ratios, count = np.log(own / growth), self.heard / np.arange(1, self.horizon + 1) * enough
-        common = (count @ np.where(enough, ratios, 0.0)) / count.sum()
+        common = (np.where(enough, ratios, 0.0) @ count / count.sum())[:, None]
         shrunk = growth * np.exp((count * ratios + GROWTH_ERRORS * common) / (count + GROWTH_ERRORS))
         return np.where(enough, shrunk, np.nan)
 
-    def stretched(self, normal: np.ndarray) -> np.ndarray:
-        """q of normal quantiles (n,) at each step, (n, horizon), in units of the spread."""
+    def stretched(self, normal: np.ndarray, series: int = 0) -> np.ndarray:
+        """q of normal quantiles (n,) at each step of one series, (n, horizon), in units of the spread."""
         share = np.minimum(np.abs(normal)[:, None] / LEVEL_90, 1.0) ** TAIL_POWER
-        return normal[:, None] * np.exp(self.tail * share)
+        return normal[:, None] * np.exp(self.tail[series] * share)

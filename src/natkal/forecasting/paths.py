@@ -18,7 +18,7 @@ from natkal.banks import paths
 from natkal.banks.scaled import Scaled
 from natkal.compiling.policy import compile_lightly, compile_quickly
 from natkal.errors import StreamError
-from natkal.forecasting.combination import combined_paths
+from natkal.forecasting.combination import Kept, combined_paths
 from natkal.tables.learner.architectures import Inputs
 from natkal.tables.learner.past import INDICATORS, MEAN_RATE, Past
 from natkal.tables.learner.tasks import LEVEL, Task
@@ -185,6 +185,19 @@ def forecast(
     return summary(table_paths(table, horizon, future, key=key, target=target), table.loop.tasks[target], level)
 
 
+class Mixture(NamedTuple):
+    """Paths of the mixture (n, horizon) in the user's units, and what their combination with other forecasts needs.
+
+    `known` are the targets so far, of `count` that there were; None where the paths stay as they are.
+    """
+
+    paths: np.ndarray
+    task: Task
+    known: np.ndarray | None
+    count: int
+    floor: float
+
+
 def table_paths(
     table: TableLearner,
     horizon: int,
@@ -194,8 +207,27 @@ def table_paths(
     target: int = 0,
     rounds: int = paths.ROUNDS,
     often: bool = False,
+    kept: Kept | None = None,
 ) -> np.ndarray:
-    """Draws (paths, horizon) of the next rows of a target, in the user's units; `often`: with every row."""
+    """Draws (paths, horizon) of the next rows of a target, in the user's units; `often`: with every row.
+
+    With `kept` the combination goes on where it ended last time.
+    """
+    drawn = mixture(table, horizon, future, key=key, target=target, rounds=rounds, often=often)
+    return combined([drawn], kept)[0]
+
+
+def mixture(
+    table: TableLearner,
+    horizon: int,
+    future: np.ndarray | None = None,
+    *,
+    key: str | None = None,
+    target: int = 0,
+    rounds: int = paths.ROUNDS,
+    often: bool = False,
+) -> Mixture:
+    """Paths of the rows after the last one, of one key where there are several; not combined yet."""
     past = table.pasts[target]
     given = future is not None and bool(np.isfinite(future).any())
     check_request(horizon, past, table.options.has_memory, len(table.scaled), given)
@@ -203,27 +235,31 @@ def table_paths(
         raise StreamError(f"key: {key!r} was never seen" if key is not None else "key: name one of the keys")
     windows = windows_of(future, horizon, len(table.scaled), table.room)
     state = table.one(table.keys[key] if table.keyed and key is not None else None)[target]
-    known = table.known[target] if table.targets[target].classes else 0
+    classes = table.known[target] if table.targets[target].classes else 0
     learner, task = table.loop.learners[target], table.loop.tasks[target]
-    return draw_paths(learner, state, task, past, key or "", windows, known, table.options.seed, rounds, often)
-
-
-def draw_paths(
-    learner: Scaled, state: Any, task: Task, past: Past, key: str, windows: np.ndarray, known: int, seed: int,
-    rounds: int = paths.ROUNDS, often: bool = False,
-) -> np.ndarray:  # fmt: skip
-    """Paths (n, horizon) of the rows after the last one of this key; `windows` (versions, horizon, columns)."""
-    future = Future.of(past, key, windows, known)
+    own = key or ""
+    coming = Future.of(past, own, windows, classes)
     program = _program(learner, task, PastShape.of(past), windows.shape[1], rounds, often)
     with jax.enable_x64(True):
-        drawn = np.asarray(program(state, jax.random.key(seed), future))
-        if not past.naive or task.family.support != "real":
-            return drawn
-        targets = _in_learners_units(task, np.array(past.known.get(key, ()), float))
-        moved = combined_paths(_in_learners_units(task, drawn), past, key, targets)
-        if not task.linear:
-            moved = np.asarray(task.from_learner(jnp.asarray(moved)))
-        return np.maximum(moved, future.floor)
+        drawn = np.asarray(program(state, jax.random.key(table.options.seed), coming))
+    combines = past.naive and task.family.support == "real"
+    known = np.array(past.known.get(own, ()), float) if combines else None
+    return Mixture(drawn, task, known, past.counts.get(own, 0), float(coming.floor))
+
+
+def combined(drawn: Sequence[Mixture], kept: Kept | None = None) -> list[np.ndarray]:
+    """The paths of several series, each moved to the combination with other forecasts; `kept`: of one series."""
+    made = [one.paths for one in drawn]
+    places = [place for place, one in enumerate(drawn) if one.known is not None and len(one.known)]
+    with jax.enable_x64(True):
+        mine = [_in_learners_units(drawn[place].task, made[place]) for place in places]
+        known = [_in_learners_units(drawn[place].task, np.asarray(drawn[place].known)) for place in places]
+        moved = combined_paths(mine, known, [drawn[place].count for place in places], kept)
+        for place, own in zip(places, moved, strict=True):
+            one = drawn[place]
+            users = own if one.task.linear else np.asarray(one.task.from_learner(jnp.asarray(own)))
+            made[place] = np.maximum(users, one.floor)
+    return made
 
 
 def _in_learners_units(task: Task, values: np.ndarray) -> np.ndarray:

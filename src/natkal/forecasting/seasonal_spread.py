@@ -20,37 +20,38 @@ SHORTEST = 3
 
 
 class SeasonalSpread:
-    """The factors of one series. A new period starts from nothing."""
+    """The factors of several series of one period (0: none)."""
 
-    def __init__(self):
-        self._start(0)
-
-    def _start(self, season: int) -> None:
+    def __init__(self, series: int, season: int):
         self.season = season
-        self.sums, self.counts = np.zeros((2, max(season, 1)))
+        self.sums, self.counts = np.zeros((2, series, max(season, 1)))
 
     def learn(self, relative: np.ndarray, row: int) -> None:
-        """Absolute errors of the value in this row over the spreads told of it; NaN where none was told."""
+        """Absolute errors (series, forecasts) of the value in this row over the spreads told; NaN where none was."""
         known = ~np.isnan(relative)
         if not self.season or not known.any():
             return
-        self.sums *= KEPT
-        self.counts *= KEPT
-        self.sums[row % self.season] += np.minimum(relative[known], LARGEST_ERROR).mean()
-        self.counts[row % self.season] += 1
+        there = known.any(axis=1)
+        kept = np.where(there, KEPT, 1.0)[:, None]
+        self.sums *= kept
+        self.counts *= kept
+        number = np.maximum(known.sum(axis=1), 1)
+        mean = np.where(known, np.minimum(relative, LARGEST_ERROR), 0.0).sum(axis=1) / number
+        self.sums[:, row % self.season] += mean
+        self.counts[:, row % self.season] += there
 
-    def factors(self, rows: np.ndarray, season: int) -> np.ndarray:
-        """f of the values in these rows; `season` is the period that is known by now (0: none)."""
-        if season != self.season:
-            self._start(season)
-        if not self.sums.sum() or self.counts.sum() <= season:
-            return np.ones(len(rows))
-        sums = _with_neighbours(self.sums * self.counts.sum() / self.sums.sum())
+    def factors(self, rows: np.ndarray) -> np.ndarray:
+        """f of the values in these rows, (series, rows)."""
+        if not self.season:
+            return np.ones((len(self.sums), len(rows)))
+        total, count = self.sums.sum(axis=1, keepdims=True), self.counts.sum(axis=1, keepdims=True)
+        enough = (total > 0) & (count > self.season)
+        sums = _with_neighbours(self.sums * count / np.where(enough, total, 1.0))
         factors = (VALUES_BEFORE + sums) / (VALUES_BEFORE + _with_neighbours(self.counts))
-        return np.clip(factors, LEAST_FACTOR, LARGEST_FACTOR)[rows % season]
+        return np.where(enough, np.clip(factors, LEAST_FACTOR, LARGEST_FACTOR), 1.0)[:, rows % self.season]
 
 
 def _with_neighbours(places: np.ndarray) -> np.ndarray:
-    if len(places) < SHORTEST:
+    if places.shape[1] < SHORTEST:
         return places
-    return places + NEIGHBOURS * (np.roll(places, 1) + np.roll(places, -1))
+    return places + NEIGHBOURS * (np.roll(places, 1, axis=1) + np.roll(places, -1, axis=1))

@@ -13,7 +13,7 @@ weights are learned from the latter.
 
 import numpy as np
 
-from natkal.forecasting.structural_laws import FIRST_OF_KIND, KINDS, LAWS, laws_of_period
+from natkal.forecasting.structural_laws import FIRST_OF_KIND, KINDS, LAWS, laws_of
 
 STRUCTURAL_COUNT = len(KINDS)
 ERROR_KEPT, LIKELIHOOD_KEPT = 0.99, 0.995
@@ -28,46 +28,44 @@ _LAWS_OF_KIND = np.diff(FIRST_OF_KIND, append=len(LAWS))
 
 
 class StructuralForecasts:
-    """The candidates on one series, which comes value by value. A new period is learned from all values again."""
+    """The candidates on several series with these periods, which come value by value."""
 
-    def __init__(self, horizon: int):
-        self.horizon = horizon
-        self.values: list[float] = []
-        self._start(0)
+    def __init__(self, series: int, periods: tuple[int, ...], horizon: int):
+        self.count = 0
+        self.laws = laws_of(periods)
+        ahead = self.laws.ahead(horizon)
+        ends = [*FIRST_OF_KIND[1:], len(LAWS)]
+        self.kinds = [slice(first, end) for first, end in zip(FIRST_OF_KIND, ends, strict=True)]
+        self.ahead = [ahead[kind].transpose(1, 0, 2).reshape(horizon, -1) for kind in self.kinds]
+        """For each kind, what the values to come are of the states of its laws: (horizon, laws x size)."""
+        self.state = np.zeros((len(LAWS), self.laws.size, series))
+        self.likelihood, self.squares, self.heard = *np.zeros((2, len(LAWS), series)), 0.0
 
-    def _start(self, season: int) -> None:
-        self.season, self.count = season, 0
-        self.laws = laws_of_period(season)
-        self.ahead = self.laws.ahead(self.horizon)
-        self.state = np.zeros((len(LAWS), self.laws.size))
-        self.likelihood, self.squares, self.heard = np.zeros(len(LAWS)), np.zeros(len(LAWS)), 0.0
-
-    def learn(self, value: float, season: int) -> np.ndarray:
-        """One more value, and the period that is known by now (0: none): forecasts of the next (kinds, steps)."""
-        self.values.append(value)
-        if season != self.season:
-            self._start(season)
-        for one in self.values[self.count :]:
-            self._step(one)
-        parts = self.weights[:, None] * (self.ahead @ self.state[:, :, None])[:, :, 0]
-        return np.add.reduceat(parts, FIRST_OF_KIND, axis=0)
+    def learn(self, value: np.ndarray) -> np.ndarray:
+        """One more value of each series: forecasts of the next, (series, kinds, steps)."""
+        self._step(value)
+        parts = self.weights[:, None] * self.state
+        made = [
+            ahead @ parts[kind].reshape(ahead.shape[1], -1) for ahead, kind in zip(self.ahead, self.kinds, strict=True)
+        ]
+        return np.stack(made).transpose(2, 0, 1)
 
     @property
     def weights(self) -> np.ndarray:
-        """Those of the laws; the sum over a kind is 1."""
-        least = np.repeat(np.maximum.reduceat(self.likelihood, FIRST_OF_KIND), _LAWS_OF_KIND)
+        """Those of the laws (laws, series); the sum over a kind is 1."""
+        least = np.repeat(np.maximum.reduceat(self.likelihood, FIRST_OF_KIND, axis=0), _LAWS_OF_KIND, axis=0)
         raw = np.exp(SHARE_OF_LIKELIHOOD * (self.likelihood - least))
-        return raw / np.repeat(np.add.reduceat(raw, FIRST_OF_KIND), _LAWS_OF_KIND)
+        return raw / np.repeat(np.add.reduceat(raw, FIRST_OF_KIND, axis=0), _LAWS_OF_KIND, axis=0)
 
-    def _step(self, value: float) -> None:
+    def _step(self, value: np.ndarray) -> None:
         if not self.count:
             self.state[:, 0] = value
-        predicted = (self.laws.moved @ self.state[:, :, None])[:, :, 0] if self.count else self.state
+        predicted = self.laws.moved @ self.state if self.count else self.state
         gain, variance = self.laws.gain(self.count)
-        error = value - predicted @ self.laws.seen
+        error = value - np.einsum("ldn,d->ln", predicted, self.laws.seen)
         if self.count >= self.laws.size + ROWS_BEFORE:
-            error = self._weigh(error, variance)
-        self.state = predicted + gain * error[:, None]
+            error = self._weigh(error, variance[:, None])
+        self.state = predicted + gain[:, :, None] * error[:, None]
         self.count += 1
 
     def _weigh(self, error: np.ndarray, variance: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ With unit variance of w, the unit of all others (Harvey 1989, sections 2.3 and 4
 
     y_t = mu_t + S_t + u_t                         mu_t = mu_{t-1} + b_{t-1} + noise(level)
     u_t = phi_1 u_{t-1} + phi_2 u_{t-2} + w_t      b_t = damping b_{t-1} + noise(slope)
-    S_t: the first harmonics of the period, each turning by 2 pi j / m a step, + noise(season)
+    S_t: the first harmonics of each period, each turning by 2 pi j / m a step, + noise(season)
 
 A law has no slope, a fixed one, one that wanders, or one that dies out; u is white, an autoregression, or a slow cycle
 (Harvey 1989, section 2.3.3, of about 46 and 80 values). The laws are a Latin square of a grid: each process, level and
@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from natkal.forecasting.filter import gain_of, move
+
 KINDS = ("level", "line", "wandering slope", "damped slope")
 FIRST_VARIANCE, FIRST_SLOPE_VARIANCE = 1e5, 1.0
 """Prior variances: of the level and of the harmonics (next to nothing is known), and of a slope."""
@@ -25,8 +27,8 @@ PROCESS = 4
 """The first entries of a state: level, slope, u, and the u before."""
 SMALLEST_LEVEL = 0.03
 """The noise of a slope is relative to that of the level, which counts as this at least."""
-MOST_PERIODS = 4
-"""So many periods keep their gains: 17 MB each for a thousand rows."""
+MOST_PERIODS = 8
+"""So many sets of periods keep their gains: 17 MB each for a thousand rows."""
 
 
 def _cycle(modulus: float, period: float) -> tuple[float, float]:
@@ -69,15 +71,15 @@ FIRST_OF_KIND = np.flatnonzero(np.diff([-1, *(law.kind for law in LAWS)]))
 
 
 def harmonics(period: int) -> list[float]:
-    """The angles that they turn by in a step; none for a series without a period (0)."""
+    """The angles that they turn by in a step."""
     return [2 * np.pi * j / period for j in range(1, min(period // 2, MOST_HARMONICS) + 1)]
 
 
 class Laws:
-    """All laws with one period, as linear models of a state x: y = seen x, x <- moved x + N(0, noise)."""
+    """All laws with these periods, as linear models of a state x: y = seen x, x <- moved x + N(0, noise)."""
 
-    def __init__(self, period: int):
-        angles = harmonics(period)
+    def __init__(self, periods: tuple[int, ...]):
+        angles = [angle for period in periods for angle in harmonics(period)]
         self.size = PROCESS + sum(_width(angle) for angle in angles)
         square = (len(LAWS), self.size, self.size)
         self.moved, self.noise, first = np.zeros(square), np.zeros(square), np.zeros(square)
@@ -107,13 +109,10 @@ class Laws:
         """What one unit of error in this row adds to the state (laws, size), and the variance of the error (laws,)."""
         with self._lock:
             while len(self._gains) <= row:
-                pushed = self._cov @ self.seen
-                variance = pushed @ self.seen
-                gain = pushed / variance[:, None]
-                posterior = self._cov - gain[:, :, None] * pushed[:, None, :]
-                predicted = self.moved @ posterior @ self.moved.transpose(0, 2, 1) + self.noise
-                self._cov = (predicted + predicted.transpose(0, 2, 1)) / 2
-                self._gains.append((gain, variance))
+                found = gain_of(self._cov, self.seen, 0.0)
+                posterior = self._cov - found.gain[:, :, None] * found.pushed[:, None, :]
+                self._cov = move(posterior, self.moved, self.noise)
+                self._gains.append((found.gain, found.variance))
         return self._gains[row]
 
     def ahead(self, horizon: int) -> np.ndarray:
@@ -125,9 +124,9 @@ class Laws:
 
 
 @functools.lru_cache(maxsize=MOST_PERIODS)
-def laws_of_period(period: int) -> Laws:
-    """They are the same for every series with this period."""
-    return Laws(period)
+def laws_of(periods: tuple[int, ...]) -> Laws:
+    """They are the same for every series with these periods."""
+    return Laws(periods)
 
 
 def _width(angle: float) -> int:

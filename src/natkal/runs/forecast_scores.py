@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from natkal.errors import StreamError
+from natkal.forecasting.combination import Kept
 from natkal.forecasting.paths import QUANTILES, crps
 from natkal.runs.answers import quoted
 from natkal.runs.forecasting import quick_paths
@@ -45,6 +46,8 @@ class ForecastScores:
         self.totals = np.zeros((horizon, len(SCORES)))
         self.rows: dict[str, int] = {}
         self.made: dict[str, deque[Made]] = {}
+        self.kept: dict[str, Kept] = {}
+        """The combinations as far as they came; a run that goes on makes them again, with the same result."""
 
     def came(self, key: str, y: float) -> np.ndarray | None:
         """One more target of a key: all forecasts of it are scored. The quantiles of the oldest, made H rows before."""
@@ -75,7 +78,7 @@ class ForecastScores:
     def make(self, session: "Session", key: str) -> None:
         """The forecast after the last row of a key."""
         past = session.learner.pasts[0]
-        drawn = quick_paths(session, self.horizon, key, ROUNDS)
+        drawn = quick_paths(session, self.horizon, key, ROUNDS, self.kept.setdefault(key, Kept()))
         known = np.array(past.known[key])
         season = past.season or 1
         places = len(known) + np.arange(self.horizon)

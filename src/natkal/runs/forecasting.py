@@ -8,7 +8,8 @@ import numpy as np
 
 from natkal.errors import StreamError
 from natkal.forecasting.calendar import Value
-from natkal.forecasting.paths import summary, table_paths
+from natkal.forecasting.combination import Kept
+from natkal.forecasting.paths import combined, mixture, summary, table_paths
 from natkal.reading.source import RowSource
 from natkal.tables.schema import cells
 from natkal.tables.schema.rows import Column, Position, Rows
@@ -16,6 +17,8 @@ from natkal.tables.schema.rows import Column, Position, Rows
 if TYPE_CHECKING:
     from natkal.runs.session import Session
 
+SERIES_AT_ONCE = 64
+"""So many keys are forecast together: the paths of all keys at once need not fit into memory."""
 VERSIONS = 64
 """How many stretches of the recent rows stand for columns that are not known ahead."""
 
@@ -47,12 +50,18 @@ def forecasts(
         raise StreamError("--key: the run has no key column")
     if key is not None and key not in session.learner.keys:
         raise StreamError(f"--key: {key!r} was never seen")
-    for own in [key] if key is not None else list(session.learner.keys) if keyed else [""]:
-        coming = coming_rows(session, own, horizon, (future or {}).get(own))
-        for target in range(len(session.learner.targets)):
-            drawn = table_paths(session.learner, horizon, coming.windows, key=own if keyed else None, target=target)
-            steps = summary(drawn, session.learner.loop.tasks[target])
-            yield Forecast(target, own, drawn, steps, coming)
+    asked = [key] if key is not None else list(session.learner.keys) if keyed else [""]
+    targets = range(len(session.learner.targets))
+    for first in range(0, len(asked), SERIES_AT_ONCE):
+        part = asked[first : first + SERIES_AT_ONCE]
+        rows = [coming_rows(session, own, horizon, (future or {}).get(own)) for own in part]
+        series = [(own, coming, target) for own, coming in zip(part, rows, strict=True) for target in targets]
+        drawn = [
+            mixture(session.learner, horizon, coming.windows, key=own if keyed else None, target=target)
+            for own, coming, target in series
+        ]
+        for (own, coming, target), paths in zip(series, combined(drawn), strict=True):
+            yield Forecast(target, own, paths, summary(paths, session.learner.loop.tasks[target]), coming)
 
 
 def warnings_of(session: "Session", made: Sequence[Forecast], future: Mapping[str, Rows] | None) -> list[str]:
@@ -74,12 +83,12 @@ def warnings_of(session: "Session", made: Sequence[Forecast], future: Mapping[st
     return found
 
 
-def quick_paths(session: "Session", horizon: int, key: str, rounds: int) -> np.ndarray:
+def quick_paths(session: "Session", horizon: int, key: str, rounds: int, kept: Kept) -> np.ndarray:
     """Fewer paths, for the forecast that is scored with every row: (n, horizon) of the first target."""
     coming = coming_rows(session, key, horizon, None)
     keyed = session.schema.key is not None
     own = key if keyed else None
-    return table_paths(session.learner, horizon, coming.windows, key=own, rounds=rounds, often=True)
+    return table_paths(session.learner, horizon, coming.windows, key=own, rounds=rounds, often=True, kept=kept)
 
 
 def coming_rows(session: "Session", key: str, horizon: int, given: Rows | None) -> Coming:
