@@ -11,7 +11,8 @@ with k = 10 up to 200 values, and a twentieth of their number up to 20. The weig
 of its own, from which `error_spread` takes the spread at each step and the tails.
 
 The mixture is one more candidate: the spread that it expects at each step stands for its errors, 1.2 times as large
-because nobody has tested it. Quantiles are averaged: a path at quantile u of the mixture's paths becomes
+because nobody has tested it. Its median moves the middle a little besides. Quantiles are averaged: a path at quantile u
+of the mixture's paths becomes
 
     (1 - b) (mean(h) + spread(h) q(u)) + b path(h)     b the weight of the mixture
 

@@ -3,7 +3,7 @@
 o(h) is the faded mean of the absolute errors h steps ahead (0.99), times (pi / 2)^(1/2); an error counts for at most 5
 times what was told, or the size of the last errors times as much. Errors h steps ahead share
 h - 1 of their steps with the next ones, so n(h) faded errors count as n(h) / h. The process that is forecast has a law
-for how its errors grow, g(h) (`seasonal_arma.error_growth`); it stands for 30 errors more at each step:
+for how its errors grow, g(h) (`smoothed_season.error_growth`); it stands for 30 errors more at each step:
 
     r(h) = log o(h) / g(h)      r = sum n(h)/h r(h) / sum n(h)/h
     s(h) = g(h) exp((n(h)/h r(h) + 30 r) / (n(h)/h + 30))

@@ -1,8 +1,9 @@
-"""The periods of a series, each with its evidence: a day and a week, a week and a year.
+"""The periods of a series: a day and a week, a week and a year, one of them, or none.
 
 The first period is that of `tables/learner/period.py`. What the mean of its places leaves of the values is looked at in
-the same way: a period in there, longer than the first, is the second. If the first one hides a shorter one (a week
-whose days are nearly alike), the shorter one is the peak of the autocorrelation that comes before it.
+the same way: a period in there is the second. A period that may be a day (24, 48, 96, .. rows) has a week of seven for
+its second where none is found and three of them have gone by; one that may be a week has its day. Periods are tried,
+not believed: each has candidates of its own, which count as far as they come true.
 """
 
 import numpy as np
@@ -10,6 +11,10 @@ import numpy as np
 from natkal.tables.learner.period import SHORTEST_SERIES, find_period
 
 DAYS = (24, 48, 96, 144, 288)
+"""Rows of a day, of an hour, half of one, 15, 10 or 5 minutes each."""
+WEEK = 7
+WEEKS = 3
+"""So many weeks must have gone by."""
 EARLY, EARLY_STEP, STEPS_PER_DOUBLING = 144, 12, 8
 """Periods are looked for every 12 values up to 144 of them, and then 8 times until their number has doubled."""
 
@@ -29,10 +34,10 @@ def find_seasons(values: np.ndarray) -> tuple[int, ...]:
     if not first:
         return ()
     second = find_period(without(values, first))
-    if first in DAYS and len(values) >= 3 * 7 * first:
-        second = second if second > first else 7 * first
-    elif first % 7 == 0 and first // 7 in DAYS:
-        second = first // 7
+    if first in DAYS and len(values) >= WEEKS * WEEK * first:
+        second = second if second > first else WEEK * first
+    elif first % WEEK == 0 and first // WEEK in DAYS:
+        second = first // WEEK
     return tuple(sorted({first, second} - {0}))
 
 

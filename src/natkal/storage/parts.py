@@ -121,13 +121,6 @@ def whole(value: Any) -> int:
     return value
 
 
-def number_or_text(value: Any) -> float | str:
-    """A number or a text."""
-    if not isinstance(value, int | float | str):
-        raise ValueError(f"{value!r} is neither a number nor text")
-    return value
-
-
 def each(check: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
     """A list of what `check` takes."""
 
