@@ -187,7 +187,7 @@ class Clock:
 
     def ahead(self, key: str, horizon: int) -> dict[str, list[Value]]:
         """The next values of every column of this key that goes on by itself."""
-        found: dict[str, list[Value] | None] = {
+        found: dict[str, Sequence[Value] | None] = {
             name: dates_ahead(list(dates), horizon) for name, dates in self._dates.get(key, {}).items()
         }
         for name, (value, stood, moved) in self._last.get(key, {}).items():
@@ -196,7 +196,7 @@ class Clock:
                 found[name] = None if course.is_lost else course.ahead(value, stood, horizon)
             else:
                 found[name] = [value] * horizon if stood >= LEAST_ROWS else None
-        return {name: values for name, values in found.items() if values is not None}
+        return {name: list(values) for name, values in found.items() if values is not None}
 
     def repeated(self, key: str) -> list[str]:
         """The columns of dates of this key in which several rows have the same moment."""

@@ -9,7 +9,7 @@ With several periods there are copies and smoothed seasons of each; earlier valu
 structural law has a block for each. All stand once for the values and, where all are positive, once for the logarithms.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,6 +105,6 @@ def smoothed_places(periods: tuple[int, ...], logarithms: bool) -> np.ndarray:
     return np.array([*(0 for _ in (0, *periods)), *own, *(own if logarithms else ())], bool)
 
 
-def _flat(origins: list) -> NamedTuple:
+def _flat(origins: list[Any]) -> Any:
     """Origins of several values as one, whose first axis is (values x series)."""
     return type(origins[0])(*(np.concatenate(parts) for parts in zip(*origins, strict=True)))

@@ -188,13 +188,13 @@ def forecast(
 class Mixture(NamedTuple):
     """Paths of the mixture (n, horizon) in the user's units, and what their combination with other forecasts needs.
 
-    `known` are the targets so far, of `count` that there were; None where the paths stay as they are.
+    `known` are the last targets, of all that were `seen`; None where the paths stay as they are.
     """
 
     paths: np.ndarray
     task: Task
     known: np.ndarray | None
-    count: int
+    seen: int
     floor: float
 
 
@@ -254,7 +254,7 @@ def combined(drawn: Sequence[Mixture], kept: Kept | None = None) -> list[np.ndar
     with jax.enable_x64(True):
         mine = [_in_learners_units(drawn[place].task, made[place]) for place in places]
         known = [_in_learners_units(drawn[place].task, np.asarray(drawn[place].known)) for place in places]
-        moved = combined_paths(mine, known, [drawn[place].count for place in places], kept)
+        moved = combined_paths(mine, known, [drawn[place].seen for place in places], kept)
         for place, own in zip(places, moved, strict=True):
             one = drawn[place]
             users = own if one.task.linear else np.asarray(one.task.from_learner(jnp.asarray(own)))

@@ -92,7 +92,7 @@ class SmoothedSeason:
         gains = np.zeros_like(seasons)
         for at, period in enumerate(self.periods):
             seasons[:, at] = self.smoothed[at][:, :, steps % period]
-            gains[:, at] = np.stack([self._gain(at, step) for step in steps], axis=1)
+            gains[:, at] = np.stack([self._gain(at, step) for step in steps.tolist()], axis=1)
         return ArmaOrigin(self.x, self.error, self.belief.mean, self._deviation, seasons, gains)
 
     @property
