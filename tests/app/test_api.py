@@ -11,6 +11,8 @@ from natkal.cli.learn import learn as command
 from natkal.reading.first_rows import look
 from natkal.reading.memory import open_data
 from natkal.runs.forecasting import forecasts
+from natkal.settings.fields import options_of
+from natkal.settings.settings import OfTheCommand
 from tests.app import support
 
 ONE_FILTER = {"learner": "single", "model": "linear", "sample": 50}
@@ -35,9 +37,15 @@ def by_file(tmp_path_factory):
 
 
 def test_the_options_are_those_of_the_command():
-    own = {"resume", "report", "as_json", "row_id", "live", "partition_models"}
-    theirs = set(inspect.signature(command).parameters) - own | {"id"}
-    assert set(inspect.signature(nk.learn).parameters) - {"progress"} == theirs
+    own = {one.name for one in options_of(OfTheCommand)}
+    theirs = set(inspect.signature(command).parameters) - own
+    given = inspect.signature(nk.learn).parameters
+    assert set(given) - {"progress"} == theirs
+    assert nk.learn.__doc__ is not None
+    for name in theirs - {"data", "target"}:
+        assert f"        {name}: " in nk.learn.__doc__, name
+    with pytest.raises(TypeError, match=r"there is no option 'labeldelay'; did you mean 'label_delay'\?"):
+        nk.learn(rows(), "y", labeldelay=1)
 
 
 def columns():

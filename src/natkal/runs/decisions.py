@@ -20,33 +20,13 @@ from natkal.runs import checkpoint
 from natkal.runs.decision_record import DecisionRecord
 from natkal.runs.folder import chain, take_over
 from natkal.runs.outputs import Appender, Ends, Output
+from natkal.settings.decide import DecisionSettings
 from natkal.storage.parts import Field, Stored, StoredPart, StoredParts, by_name, each, text, whole
 from natkal.tables.schema import cells
 from natkal.tables.schema.rows import Position, Rows
 
 Block = list[tuple[int, dict[str, Any]]]
 """Rows with the lines they began on."""
-
-
-@dataclasses.dataclass(frozen=True)
-class DecisionSettings:
-    """What the user asked for; all of it is in the checkpoint.
-
-    `id`, `arm`, `reward` and `probability` are names of columns. `reward_kind` "auto" is decided by the first rewards.
-    """
-
-    arms: tuple[str, ...] = ()
-    id: str = "id"
-    arm: str = "arm"
-    reward: str = "reward"
-    probability: str = "probability"
-    reward_kind: str = "auto"
-    policy: str = "thompson"
-    policy_value: float | None = None
-    model: str = "auto"
-    ignore: tuple[str, ...] = ()
-    seed: int = 0
-    decisions: str | None = None
 
 
 @dataclasses.dataclass

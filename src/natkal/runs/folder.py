@@ -17,9 +17,10 @@ from natkal.settings.settings import Settings, check_same
 from natkal.tables.schema.rows import Rows
 
 if TYPE_CHECKING:
-    from natkal.runs.decisions import DecisionSession, DecisionSettings
+    from natkal.runs.decisions import DecisionSession
     from natkal.runs.outputs import Output
     from natkal.runs.session import Session
+    from natkal.settings.decide import DecisionSettings
 
 
 @runtime_checkable

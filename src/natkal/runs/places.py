@@ -1,11 +1,26 @@
 """Where an output goes, and in which format, by its ending."""
 
+import dataclasses
 from pathlib import Path
+from typing import Any, TypeVar
 
 from natkal.errors import StreamError
 from natkal.reading.kafka.address import is_kafka, kafka_address
+from natkal.settings.fields import options_of
+
+S = TypeVar("S", bound=Any)
 
 ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+
+
+def with_places(settings: S) -> S:
+    """The settings with every output where it goes; refused where its ending is none of the formats it comes in."""
+    places = {
+        one.field: check_place(getattr(settings, one.field), f"--{one.name}", *one.option.formats)
+        for one in options_of(type(settings))
+        if one.option.formats
+    }
+    return dataclasses.replace(settings, **places)
 
 
 def check_place(place: str | None, option: str, *formats: str) -> str | None:

@@ -21,10 +21,11 @@ from natkal.runs.answers import as_rows
 from natkal.serve import v2
 from natkal.serve.openapi import document
 from natkal.serve.page import page
-from natkal.serve.requests import KINDS, PREDICT, Limits, Request
+from natkal.serve.requests import KINDS, PREDICT, Request
 from natkal.serve.rows import Refused, read_rows
 from natkal.serve.service import Service
 from natkal.serve.traffic import Traffic, memory_bytes, prometheus
+from natkal.settings.serve import Limits
 from natkal.tables.engine.live_table import ASKED_ROWS
 
 OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/v2/health/live", "/v2/health/ready"})

@@ -13,10 +13,10 @@ import uvicorn
 from natkal.runs.session import Session
 from natkal.serve.figures import Alarms, Series, session_facts
 from natkal.serve.http import Access, Application, Receive, Send
-from natkal.serve.requests import Limits
 from natkal.serve.rows import Refused
 from natkal.serve.server import listen
 from natkal.serve.traffic import memory_bytes
+from natkal.settings.serve import Limits
 
 SECONDS = 1.0
 """How often a run tells its figures."""

@@ -11,19 +11,6 @@ KINDS = {"predict": PREDICT, "learn": LEARN, "predict_learn": PREDICT_LEARN, "de
 """What is asked, by path; the numbers are those of the log's records."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """What a client may ask for; more is refused."""
-
-    body_bytes: int = 8 << 20
-    rows: int = 10_000
-    waiting_rows: int = 50_000
-    ids: int = 100_000
-    keys: int = 100_000
-    connections: int = 1024
-    seconds: float = 30.0
-
-
 @dataclasses.dataclass(eq=False)
 class Request:
     """One request for the writer: what is asked, its rows, and where the answer goes."""

@@ -11,10 +11,10 @@ from natkal.runs import checkpoint
 from natkal.runs.decisions import DecisionSession
 from natkal.runs.folder import take_over
 from natkal.runs.session import Session
-from natkal.serve.requests import Limits
 from natkal.serve.served import Served
 from natkal.serve.served_bandit import ServedBandit
 from natkal.serve.served_table import ServedTable
+from natkal.settings.serve import Limits
 
 DECISIONS = "decisions"
 """The field that only the header of a bandit's checkpoint has."""

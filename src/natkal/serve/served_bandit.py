@@ -10,9 +10,10 @@ import numpy as np
 from natkal.errors import StreamError
 from natkal.runs.decisions import DecisionSession
 from natkal.runs.outputs import Output
-from natkal.serve.requests import DECIDE, REWARD, Limits, Request, check_names
+from natkal.serve.requests import DECIDE, REWARD, Request, check_names
 from natkal.serve.rows import Refused, read_id
 from natkal.serve.served import Log
+from natkal.settings.serve import Limits
 from natkal.tables.schema.infer import Schema
 
 ANY = ["string", "number", "boolean", "null"]

@@ -16,9 +16,10 @@ from natkal.runs.outputs import Output
 from natkal.runs.session import Session
 from natkal.runs.snapshot import snapshot
 from natkal.serve.figures import Alarms, Series, session_facts
-from natkal.serve.requests import LEARN, PREDICT, PREDICT_LEARN, Limits, Request
+from natkal.serve.requests import LEARN, PREDICT, PREDICT_LEARN, Request
 from natkal.serve.served import Log
 from natkal.serve.work import Work
+from natkal.settings.serve import Limits
 from natkal.tables.engine.batch import Predictions
 from natkal.tables.engine.live_table import Reader
 from natkal.tables.schema.infer import Schema, Target

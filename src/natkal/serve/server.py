@@ -16,9 +16,9 @@ from natkal.errors import StreamError
 from natkal.runs.stopping import closing
 from natkal.serve.guard import make_protocol
 from natkal.serve.http import Access, Application
-from natkal.serve.requests import Limits
 from natkal.serve.service import Service
 from natkal.serve.versions import Version
+from natkal.settings.serve import Limits
 
 SHORTEST_TOKEN = 16
 KEEP_ALIVE_SECONDS = 75

@@ -15,12 +15,13 @@ import numpy as np
 
 from natkal.errors import CheckpointError, StreamError
 from natkal.runs import checkpoint
-from natkal.serve.requests import Limits, Request
+from natkal.serve.requests import Request
 from natkal.serve.restoring import command_of, restored
 from natkal.serve.rows import Refused, read_rows
 from natkal.serve.served import Served
 from natkal.serve.traffic import memory_bytes
 from natkal.serve.versions import Version, Versions, version_of
+from natkal.settings.serve import Limits
 from natkal.storage.journal import Journal, Record
 from natkal.tables.engine.live_table import MANY_ROWS
 

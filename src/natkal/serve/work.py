@@ -10,8 +10,9 @@ from natkal.runs.answers import as_rows, prediction_columns
 from natkal.runs.blocks import joined
 from natkal.runs.learning import Block, Prepared
 from natkal.runs.session import Session
-from natkal.serve.requests import LEARN, PREDICT, Limits, Request, check_names
+from natkal.serve.requests import LEARN, PREDICT, Request, check_names
 from natkal.serve.rows import Refused, read_id
+from natkal.settings.serve import Limits
 from natkal.tables.encode.encoder import Encoded
 from natkal.tables.engine.live_table import LiveTable
 from natkal.tables.schema.infer import Target

@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from natkal.byte_sizes import parse_bytes
 from natkal.errors import StreamError
+from natkal.settings.fields import MODEL, OUTPUT, option
 
 LEARNERS = ("auto", "single")
 BUDGETS = ("fast", "auto", "best")
@@ -15,8 +17,13 @@ CELLS = ("rnn", "gru", "lstm", "lru", "rtu")
 SINGLE_PRIOR_SCALE, SINGLE_FADING = 1.0, 3e-4
 
 
+def lags_text(given: str | int | Sequence[int]) -> str:
+    """Lags as text: a word or 1,2,48 as they are, a number or several of them written so."""
+    return given if isinstance(given, str) else ",".join(map(str, [given] if isinstance(given, int) else given))
+
+
 @dataclasses.dataclass(frozen=True)
-class Options:
+class LearnerSettings:
     """`learner`: `auto` is a bank of filters weighed by the data, `single` one filter with this prior and fading.
 
     `model`: `auto` (several architectures), `linear`, `products`, `mlp:64,64`, `rnn:8`, `gru:8`, `lstm:8`, `lru:64`,
@@ -24,19 +31,61 @@ class Options:
     `auto`, `none`, or lags as 1,2,48.
     `budget`: `fast` runs few members, `auto` stops those that have lost, `best` lets all of them run, and a number is
     about how many microseconds a row may take (see choose.py). `memory`: the most bytes of the learner's state, as 1MB.
-    `level`: the share of targets that intervals hold. `forget`: whether members may forget earlier rows; rows in no
-    order in time, as those of scikit-learn's `fit`, all count alike.
+    `level`: the share of targets that intervals hold.
     """
 
-    learner: str = "auto"
-    model: str = "auto"
-    prior_scale: float | None = None
-    fading: float | None = None
-    seed: int = 0
-    past: str = "auto"
-    budget: str = "auto"
-    memory: str | int | None = None
-    level: float = 0.9
+    model: str = option(
+        "auto", "MODEL", "auto, linear, mlp:64,64, gru:8 (rnn, lstm, rtu, lru alike) or package.module:function.", panel=MODEL
+    )
+    past: str = option(
+        "auto",
+        "LAGS",
+        "Earlier targets as inputs: auto, none, or lags such as 1,2,48.",
+        panel=MODEL,
+        read=lags_text,
+    )
+    budget: str = option(
+        "auto",
+        "fast|auto|best|US",
+        "fast: few members. auto: stop those that have lost. best: all of them. A number: about so many microseconds a "
+        "row.",
+        panel=MODEL,
+        read=str,
+    )
+    memory: str | int | None = option(
+        None, "SIZE", "The most that the learner's state may take: 128kB, 1MB.", panel=MODEL
+    )
+    learner: str | None = option(
+        None,
+        "auto|single",
+        "auto: a bank of filters with nothing to tune. single: one filter, far quicker.",
+        panel=MODEL,
+        choices=LEARNERS,
+    )
+    prior_scale: float | None = option(
+        None, "NUMBER", "single: prior variance of a weight, times 1/fan-in (default 1).", panel=MODEL
+    )
+    fading: float | None = option(
+        None, "SHARE", "single: share of the past forgotten at each row, in [0, 1) (default 3e-4).", panel=MODEL
+    )
+    seed: int = option(0, "NUMBER", "Seed of the first weights.", panel=MODEL, least=0)
+    level: float = option(
+        0.9,
+        "SHARE",
+        "Share of targets that the intervals of predictions hold.",
+        panel=OUTPUT,
+        least=0.01,
+        most=0.999,
+        after="rejects",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(LearnerSettings):
+    """What a learner is made from. `forget`: whether members may forget earlier rows; rows in no order in time, as
+    those of scikit-learn's `fit`, all count alike.
+    """
+
     standardize: bool = True
     forget: bool = True
 
@@ -74,7 +123,7 @@ class Options:
 
 def check_options(options: Options) -> None:
     """Refuse what no learner can be built from, in one sentence that names the option."""
-    if options.learner not in LEARNERS:
+    if options.learner not in (None, *LEARNERS):
         raise StreamError(f"learner: must be one of {', '.join(LEARNERS)}, got {options.learner!r}")
     if options.budget not in BUDGETS and not re.fullmatch(r"0*[1-9]\d*(\.\d+)?", options.budget):
         known = ", ".join(BUDGETS)

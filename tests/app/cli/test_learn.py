@@ -95,8 +95,8 @@ def test_damaged_checkpoints_are_refused_with_an_exit_code(tmp_path):
     ("arguments", "code", "complaint"),
     [
         (["learn", "d.csv"], 2, "give DATA and --target"),
-        (["learn", "d.csv", "--target", "y", "--fading", "1"], 2, "must be in [0, 1), got 1"),
-        (["learn", "d.csv", "--target", "y", "--prior-scale", "0"], 2, "must be positive, got 0"),
+        (["learn", "d.csv", "--target", "y", "--fading", "1"], 2, "must lie in [0, 1), got 1"),
+        (["learn", "d.csv", "--target", "y", "--prior-scale", "0"], 2, "must be positive and finite, got 0"),
         (["learn", "d.csv", "--target", "y", "--learner", "auto", "--fading", "0.1"], 2, "are for one filter"),
         (
             ["learn", "d.csv", "--target", "y", "--model", "gru:32", "--id", "a"],

@@ -9,7 +9,8 @@ import numpy as np
 from natkal.decisions.off_policy import off_policy
 from natkal.report.decisions import decisions_page
 from natkal.runs.decision_record import MOST_WINDOWS, DecisionRecord
-from natkal.runs.decisions import DecisionSession, DecisionSettings
+from natkal.runs.decisions import DecisionSession
+from natkal.settings.decide import DecisionSettings
 
 ARMS = ["a", "b", "c"]
 

@@ -13,8 +13,8 @@ from natkal.cli.serve import fresh_run
 from natkal.runs.session import Session
 from natkal.runs.snapshot import snapshot
 from natkal.serve.http import Access, Application
-from natkal.serve.requests import Limits
 from natkal.serve.service import Service
+from natkal.settings.serve import Limits
 from natkal.settings.settings import Settings
 from natkal.tables.schema.rows import Position, Rows
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from natkal.cli.serve import fresh_run
-from natkal.runs.decisions import DecisionSettings
-from natkal.serve.requests import Limits
 from natkal.serve.service import Service
+from natkal.settings.decide import DecisionSettings
+from natkal.settings.serve import Limits
 from natkal.settings.settings import Settings
 from tests.app.serve.support import crash, make_client
 

@@ -10,8 +10,9 @@ from natkal.errors import StreamError
 from natkal.serve import rows as serve_rows
 from natkal.serve.http import Access
 from natkal.serve.openapi import ROUTES
-from natkal.serve.requests import KINDS, Limits
+from natkal.serve.requests import KINDS
 from natkal.serve.server import make_access
+from natkal.settings.serve import Limits
 from tests.app.serve.support import SETTINGS, as_rows, make_client, make_service, served_state, table, without
 
 ROW = table(1)[0]
