@@ -19,8 +19,8 @@ import natkal as nk
 from natkal.cli import app
 from natkal.cli.serve import fresh_run
 from natkal.errors import StreamError
-from natkal.serve.requests import Limits
 from natkal.serve.service import Service
+from natkal.settings.serve import Limits
 from natkal.settings.settings import Settings
 from tests.app.serve.support import crash, make_client, make_service
 

@@ -35,7 +35,10 @@ class LearnerSettings:
     """
 
     model: str = option(
-        "auto", "MODEL", "auto, linear, mlp:64,64, gru:8 (rnn, lstm, rtu, lru alike) or package.module:function.", panel=MODEL
+        "auto",
+        "MODEL",
+        "auto, linear, mlp:64,64, gru:8 (rnn, lstm, rtu, lru alike) or package.module:function.",
+        panel=MODEL,
     )
     past: str = option(
         "auto",
@@ -163,11 +166,6 @@ def _check_model(options: Options) -> None:
             raise StreamError(f"model: write {name}:8 (how many units), got {model!r}")
     else:
         raise StreamError(f"model: {model!r} is not auto, linear, mlp:64,64, gru:8 or package.module:function")
-
-
-def option_names() -> list[str]:
-    """The names of all options."""
-    return [field.name for field in dataclasses.fields(Options)]
 
 
 def make_options(**given: Any) -> Options:
