@@ -36,7 +36,7 @@ def schema_of(rows, **changes):
         ({"label_delay": -1}, "label_delay: must be a whole number, 0 or more, got -1"),
         ({"seed": 1.5}, "seed: must be a whole number, 0 or more, got 1.5"),
         ({"sample": 0}, "sample: must be a whole number, 1 or more, got 0"),
-        ({"horizon": 20_000}, "horizon: must be a whole number, 1 to 10000, got 20000"),
+        ({"horizon": 20_000}, "horizon: must be a whole number, 1 to 10,000, got 20000"),
         ({"features": ["a", "y"]}, "features: 'y' is the column of target, and no feature"),
         ({"features": ["a", "b:number"], "key": "b"}, "features: 'b' is the column of key, and no feature"),
         ({"key": "y"}, "key: 'y' is the column of target already"),

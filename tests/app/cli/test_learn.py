@@ -108,7 +108,7 @@ def test_damaged_checkpoints_are_refused_with_an_exit_code(tmp_path):
         (["learn", "d.csv", "--target", "z"], 1, "there is no column 'z'; the data has a, b, c, y"),
         (["learn", "nowhere.csv", "--target", "y"], 1, "nowhere.csv: no such file"),
         (["learn", "@nothing", "--target", "y"], 1, "natkal comes with @flights"),
-        (["learn", "d.csv", "--target", "y", "--model", "mlp:x"], 1, "write mlp:64"),
+        (["learn", "d.csv", "--target", "y", "--model", "mlp:x"], 2, "write mlp:64"),
         (["learn", "d.csv", "--target", "y", "--model", "os:nothing"], 1, "(inputs, outputs) -> (apply, params)"),
         (["learn", "d.csv", "--target", "y", "--predictions", "d.csv"], 1, "is the data itself"),
         (["learn", "--resume"], 1, "no checkpoint to resume from"),
