@@ -37,7 +37,7 @@ def with_options(
         for at, name in zip(places, chosen, strict=True):
             found[at] = own[name]
     every = {one.name: _parameter(one, words.get(one.owner, {}).get(one.name), defaults) for one in found}
-    tuples = {one.name: one for one in options_of(*owners) if isinstance(one.default, tuple)}
+    tuples = {one.name: one for one in options_of(*owners) if one.option.many or isinstance(one.default, tuple)}
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         def command(**given: Any) -> None:

@@ -23,7 +23,13 @@ class DataSettings:
     """Which columns there are, and how cells are read."""
 
     targets: tuple[str, ...] = option(
-        (), "COLUMN", "Column to predict; may be given several times.", panel=DATA, name="target", many=True, read=names
+        dataclasses.MISSING,
+        "COLUMN",
+        "Column to predict; may be given several times.",
+        panel=DATA,
+        name="target",
+        many=True,
+        read=names,
     )
     task: str | None = option(
         None,
