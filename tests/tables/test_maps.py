@@ -7,7 +7,9 @@ import pytest
 
 from natkal.settings.options import make_options
 from natkal.tables.learner.architectures import Layers, Shape, products_of
+from natkal.tables.learner.choose import choose
 from natkal.tables.learner.maps import COLUMNS, Cosines, Map, Products
+from natkal.tables.learner.tasks import make_task
 from natkal.tables.table import TableLearner, TargetShape
 
 COLUMNS_FIRST, LATER = 5, 3
@@ -67,6 +69,22 @@ def test_products_are_of_the_columns_a_table_began_with() -> None:
     """Not of earlier targets, not the square of an indicator, and none of what comes later."""
     shape = Shape(columns=8, scaled=(True,) * 5 + (True, False, True), past=5, fan_in=7)
     assert products_of(shape, 0).pairs == ((5, 5), (5, 6))
+
+
+def test_tables_with_columns_have_products() -> None:
+    """A model for each key, one column and very many have none."""
+
+    def has(columns: int, **options: object) -> bool:
+        shape = Shape(columns=columns, scaled=(True,) * columns, past=0, fan_in=columns)
+        spec = choose(make_options(**options), shape, make_task("regression"))
+        return "products" in [group.architecture for group in spec.groups]
+
+    assert has(2)
+    assert has(64)
+    assert not has(1)
+    assert not has(65)
+    assert not has(5, budget="fast")
+    assert not has(5, model="linear")
 
 
 def test_a_filter_on_products_learns_what_only_pairs_tell() -> None:

@@ -236,6 +236,8 @@ def _groups(options: Options, shape: Shape, task: Task, keyed: bool, size: Size,
     groups = [_group(options, shape, "linear", LINEAR, naive=NAIVE)]
     if keyed or options.budget == "fast":
         return groups
+    if 1 < shape.columns - shape.past <= MOST_TILED and not shape.series and len(size.networks) > 1:
+        groups.append(_group(options, shape, "products", PRODUCTS))
     few = shape.columns <= MOST_TILED and task.outputs <= MOST_TILED_OUTPUTS
     if few and not shape.series and size.cells >= LEAST_CELLS * GRIDS * task.outputs:
         settings, *reaches = TILED[bool(task.classes)]
