@@ -76,6 +76,19 @@ def test_a_kept_program_gives_the_same_bits_and_is_not_traced(folder):
     assert state.is_deleted()
 
 
+def test_a_start_says_once_that_it_compiles(folder):
+    said = []
+    programs.tell_of_compiling(lambda: said.append(0))
+    for name in ("one", "one", "two"):
+        counted([], name)(*arguments())
+    assert len(said) == 1
+    programs.tell_of_compiling(lambda: said.append(0))
+    counted([], "one")(*arguments())
+    assert len(said) == 1
+    counted([], "three")(*arguments())
+    assert len(said) == 2
+
+
 def test_shapes_are_known_without_tracing(folder):
     traces = []
     made = jax.eval_shape(counted(traces).traced, *arguments())

@@ -47,6 +47,7 @@ UNREADABLE = (
 )
 
 _folder: Path | None = None
+_tell: Callable[[], None] | None = None
 _here: weakref.WeakValueDictionary[str, "Program"] = weakref.WeakValueDictionary()
 _locks: dict[str, threading.Lock] = {}
 _guard = threading.Lock()
@@ -75,6 +76,12 @@ def keep_programs_in(folder: Path | None) -> None:
     _folder = folder
 
 
+def tell_of_compiling(tell: Callable[[], None]) -> None:
+    """Call this once, before the first program that is compiled and kept."""
+    global _tell
+    _tell = tell
+
+
 def default_folder() -> Path:
     """The folder of this user; an `OSError` where it is open to others."""
     folder = private_folder("programs")
@@ -93,6 +100,7 @@ def program(name: Any, arguments: Sequence[Any], make: Callable[[], tuple[Progra
     with _lock(key):
         found = _here.get(key) or _read(key)
         if found is None:
+            _say_so()
             found, may_be_kept = make()
             if may_be_kept:
                 _write(key, found)
@@ -141,6 +149,13 @@ def compile_ahead(
     with persistent_cache_min_compile_time_secs(FOREVER):
         compiled = lowered.compile()
     return Program(compiled, result, shapes[: result.num_leaves], one_function=one_function)
+
+
+def _say_so() -> None:
+    global _tell
+    tell, _tell = _tell, None
+    if tell is not None and _folder is not None:
+        tell()
 
 
 def _key(name: Any, arguments: Sequence[Any]) -> str | None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+COMPILING = "natkal: compiling for tables like this one, which the next start finds done (natkal cache shows where)"
+
 
 @contextlib.contextmanager
 def command() -> Iterator[None]:
@@ -30,13 +32,15 @@ def keep_programs() -> None:
     import jax
 
     from natkal.compiling.cache import compilation_cache, program_folder
-    from natkal.compiling.programs import default_folder, keep_programs_in
+    from natkal.compiling.programs import default_folder, keep_programs_in, tell_of_compiling
 
     chosen: Any = jax.config
     if not chosen.jax_enable_compilation_cache:
         return
     with contextlib.suppress(OSError):
         keep_programs_in(default_folder())
+        if sys.stderr.isatty():
+            tell_of_compiling(lambda: print(COMPILING, file=sys.stderr))
     if chosen.jax_compilation_cache_dir:
         return
     with contextlib.suppress(OSError):
