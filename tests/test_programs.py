@@ -76,6 +76,13 @@ def test_a_kept_program_gives_the_same_bits_and_is_not_traced(folder):
     assert state.is_deleted()
 
 
+def test_the_source_is_that_of_the_start(folder):
+    """A program of the natkal that runs is not kept as one of a natkal that was installed meanwhile."""
+    programs._surroundings.cache_clear()
+    keep_programs_in(folder)
+    assert programs._surroundings.cache_info().currsize == 1
+
+
 def test_a_start_says_once_that_it_compiles(folder):
     said = []
     programs.tell_of_compiling(lambda: said.append(0))

@@ -74,6 +74,7 @@ def keep_programs_in(folder: Path | None) -> None:
     """Where programs are kept from now on, a folder of this user alone; None: nowhere."""
     global _folder
     _folder = folder
+    _surroundings()  # now: natkal may be replaced on disk while this process goes on with what it has read
 
 
 def tell_of_compiling(tell: Callable[[], None]) -> None:
