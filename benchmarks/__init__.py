@@ -35,4 +35,7 @@ BENCHMARKS = {
     "streams": "benchmarks.streams",
 }
 
-__all__ = ["BENCHMARKS"]
+SMALL = ("dead", "fleet", "gpu", "pooling", "soak", "step-control")
+"""Those that have a small size, for `--smoke`."""
+
+__all__ = ["BENCHMARKS", "SMALL"]

@@ -2,23 +2,31 @@
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
 from importlib import import_module
 from typing import Any
 
-from benchmarks import BENCHMARKS
+from benchmarks import BENCHMARKS, SMALL
+from benchmarks.every import every
+from benchmarks.size import VARIABLE
 
 
 def main() -> None:
     """Run a benchmark. Rivals get their best setting in hindsight; rows where natkal loses are kept."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=main.__doc__)
-    parser.add_argument("name", choices=sorted(BENCHMARKS))
+    parser.add_argument("name", choices=[*sorted(BENCHMARKS), "all"])
     parser.add_argument("part", nargs="*", help="only these parts of it (default: all)")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON line for each part, no table")
     parser.add_argument("--minutes", type=float, default=None, help="stop, with exit code 1, after so many minutes")
+    parser.add_argument("--smoke", action="store_true", help=f"at a tiny size, to see that it runs: {', '.join(SMALL)}")
+    if "--smoke" in sys.argv[1:]:
+        os.environ[VARIABLE] = "1"  # sizes are decided when a benchmark is imported
     name = next((word for word in sys.argv[1:] if word in BENCHMARKS), None)
+    if name is None and "all" in sys.argv[1:]:
+        whole(parser.parse_args(), parser)
     if name is None:
         parser.parse_args()  # says what is wrong, or helps
         return
@@ -34,6 +42,8 @@ def main() -> None:
     for part in given.part:
         if part not in module.PARTS:
             parser.error(f"{given.name} has no part {part!r}; it has: {', '.join(module.PARTS)}")
+    if given.smoke and given.name not in SMALL:
+        parser.error(f"--smoke: {given.name} has no small size; these have: {', '.join(SMALL)}")
     chosen = {option: getattr(given, option) for option in options}
     if given.minutes is not None:
         stop_after(given.minutes)
@@ -48,6 +58,16 @@ def main() -> None:
         for title, rows, columns in module.tables(results):
             print_table(title, rows, columns)
     sys.exit(any(result.get("passed") is False for result in results.values()))
+
+
+def whole(given: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Every benchmark that has a small size, at that size."""
+    if not given.smoke or given.part:
+        parser.error("all: is for --smoke, and takes no parts")
+    rows = every()
+    print_table("every part at a tiny size", rows, ("name", "part", "seconds", "wrong"))
+    print(f"\nno small size yet: {', '.join(name for name in BENCHMARKS if name not in SMALL)}")
+    sys.exit(any(row["wrong"] for row in rows))
 
 
 def stop_after(minutes: float) -> None:

@@ -15,10 +15,11 @@ from sklearn.datasets import load_digits
 
 import natkal as nk
 from benchmarks.dead_networks import NETWORKS
+from benchmarks.size import sized
 
 PARTS = tuple(NETWORKS)
 PRIORS = (0.3, 1.0, 3.0, 10.0, 30.0)
-OPTIONS = {"rows": (400, "rows that each cell learns")}
+OPTIONS = {"rows": (sized(400, 20), "rows that each cell learns")}
 DENSE_UP_TO = 1_000
 CURVATURES: dict[str, Callable[[], Any]] = {
     "kronecker": nk.kronecker,
@@ -29,7 +30,7 @@ CURVATURES: dict[str, Callable[[], Any]] = {
 }
 
 
-def run_part(part: str, report: Callable[[str], None], rows: int = 400) -> dict[str, Any]:
+def run_part(part: str, report: Callable[[str], None], rows: int = sized(400, 20)) -> dict[str, Any]:
     """One architecture under every curvature: the loss on the last quarter for each prior."""
     inputs, targets, constant = digits(rows)
     params, apply = NETWORKS[part](np.random.default_rng(1))

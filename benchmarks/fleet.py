@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import natkal as nk
+from benchmarks.size import sized
 from benchmarks.timing import interleaved
 
 PARTS = ("sweep", "ragged")
 PARAMETERS = 20
+COUNT = sized(100_000, 200)
 Report = Callable[[str], None]
 
 
@@ -78,7 +80,7 @@ def ragged(count: int, rows: int) -> dict[str, Any]:
 def run_part(part: str, report: Report) -> dict[str, Any]:
     """One part's numbers."""
     report(f"fleet: {part}")
-    return {"rows": [sweep(100_000) if part == "sweep" else ragged(100_000, 100_000)]}
+    return {"rows": [sweep(COUNT) if part == "sweep" else ragged(COUNT, COUNT)]}
 
 
 def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tuple[str, ...]]]:

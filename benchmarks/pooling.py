@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.size import sized
 from natkal.settings.options import Options
 from natkal.tables.engine.pooled_table import PooledTable
 from natkal.tables.table import TableLearner, TargetShape
 
 PARTS = ("classes", "numbers")
 OPTIONS = {
-    "keys": (1000, "how many keys"),
+    "keys": (sized(1000, 10), "how many keys"),
     "model": ("linear", "the model of all three: linear, or auto"),
     "spread": (0.7, "deviation of a weight of a key from the population's"),
 }

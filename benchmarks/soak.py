@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import natkal as nk
+from benchmarks.size import sized
 
 PARTS = ("long", "unexcited")
-SIZE, BLOCK, BLOCKS = 10, 100_000, 100
-FADING, UNEXCITED_STEPS = 0.01, 1_000_000
+SIZE, BLOCK, BLOCKS = 10, sized(100_000, 500), sized(100, 2)
+FADING, UNEXCITED_STEPS = 0.01, sized(1_000_000, 2_000)
 
 
 def run_part(part: str, report: Callable[[str], None]) -> dict[str, Any]:

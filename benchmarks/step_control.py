@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import natkal as nk
+from benchmarks.size import sized
 from natkal.data import digits
 from natkal.stream.run import scan
 
@@ -49,7 +50,7 @@ def tables(results: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], tup
 def network_losses(control: Any) -> dict[str, float]:
     """Log loss before learning, one pass, MLP 64-20-10; a learner per prior scale (over fan-in) and fading."""
     inputs, targets = digits()
-    order = np.random.default_rng(0).permutation(len(targets))
+    order = np.random.default_rng(0).permutation(len(targets))[: sized(len(targets), 30)]
     inputs, targets = jnp.asarray(inputs[order] / 8 - 1, jnp.float32), jnp.asarray(targets[order])
     params = nk.mlp_params(jax.random.key(0), (64, 20, 10))
     model = nk.static_model(nk.mlp_apply, params, nk.families.Categorical(10))
@@ -59,7 +60,7 @@ def network_losses(control: Any) -> dict[str, float]:
         learner = nk.online(
             model, prior_cov=jax.tree.map(lambda v: v * scale, variances), rates=nk.fading(fading), step_control=control
         )
-        return -jnp.mean(scan(learner, learner.init(params), inputs, targets)[1].log_prob)
+        return -jnp.mean(scan(learner, "all", learner.init(params), inputs, targets)[1].log_prob)
 
     settings = [(prior, fading) for prior in PRIORS for fading in FADINGS]
     losses = jax.jit(jax.vmap(loss))(*map(jnp.asarray, zip(*settings, strict=True)))
@@ -75,7 +76,7 @@ def logistic(control: Any) -> dict[str, float]:
         key_w, key_u, key_y = jax.random.split(key, 3)
         truth, inputs = 2 * jax.random.normal(key_w, (3,)), jax.random.normal(key_u, (500, 3))
         targets = (jax.random.uniform(key_y, (500,)) < jax.nn.sigmoid(inputs @ truth)).astype(int)
-        _, info = scan(learner, learner.init(jnp.zeros(3)), inputs, targets)
+        _, info = scan(learner, "all", learner.init(jnp.zeros(3)), inputs, targets)
         return jnp.mean(info.log_prob), jnp.max(jnp.abs(info.prediction.natural))
 
     mean, largest = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), 20))

@@ -47,3 +47,15 @@ def test_a_process_is_measured_and_ended_at_its_limit() -> None:
     hung = measured([sys.executable, "-c", "import time; time.sleep(60)"], limit_s=0.5)
     assert (hung.code, hung.complaint) == (TIMED_OUT, "killed after its time limit")
     assert hung.seconds < 30
+
+
+@pytest.mark.slow
+def test_every_part_that_has_a_small_size_runs() -> None:
+    done = subprocess.run([sys.executable, "-m", "benchmarks", "all", "--smoke"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_benchmark_without_a_small_size_says_so() -> None:
+    done = subprocess.run([sys.executable, "-m", "benchmarks", "kills", "--smoke"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "kills has no small size; these have: dead, fleet" in done.stderr

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.learning import ours
 
 import natkal as nk
-from benchmarks import curvature, gpu
+from benchmarks import curvature, gpu, step_control
 from tests.benchmarks.made_up import made_up
 
 
@@ -33,3 +33,7 @@ def test_a_pass_of_auto_over_a_stream(kind) -> None:
     if kind == "regression":
         assert found.forecast.below is not None
         assert ((found.forecast.below >= 0) & (found.forecast.below <= 1)).all()
+
+
+def test_a_step_control_on_logistic_regressions() -> None:
+    assert np.isfinite(step_control.logistic(nk.step_control(cap=3.0))["mean log-likelihood"])
