@@ -7,6 +7,7 @@ dictionaries. `OPTIONS`, where it has any, maps an option to its default and a s
 """
 
 BENCHMARKS = {
+    "adapt": "benchmarks.adapt",
     "classes": "benchmarks.classes",
     "bandits": "benchmarks.bandits",
     "curvature": "benchmarks.curvature",
