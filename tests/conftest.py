@@ -1,6 +1,9 @@
 """One precision per run: float64 by default, float32 with NATKAL_DTYPE=float32; strict rank promotion in both."""
 
+import functools
+import gc
 import os
+from collections.abc import Iterator
 from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "0")  # commands would keep what they compile, also of these tests
@@ -30,6 +33,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if "float64" not in item.keywords]
     config.hook.pytest_deselected(items=[item for item in items if "float64" in item.keywords])
     items[:] = kept
+
+
+MOST_PAGES = (3 << 30) // os.sysconf("SC_PAGE_SIZE")
+"""Memory of a worker, beyond which it forgets its compiled programs at the end of a file of tests."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_programs() -> Iterator[None]:
+    """A worker compiles thousands of programs; those of earlier files are hardly ever used again."""
+    yield
+    try:
+        with open("/proc/self/statm") as file:
+            resident = int(file.read().split()[1])
+    except OSError:
+        return
+    if resident > MOST_PAGES:
+        for kept in gc.get_objects():
+            if isinstance(kept, functools._lru_cache_wrapper) and kept.__module__.startswith("natkal"):
+                kept.cache_clear()
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
