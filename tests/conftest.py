@@ -36,12 +36,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 MOST_PAGES = (3 << 30) // os.sysconf("SC_PAGE_SIZE")
-"""Memory of a worker, beyond which it forgets its compiled programs at the end of a file of tests."""
+"""Memory of a worker, beyond which it forgets its compiled programs at the end of a test."""
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _few_programs() -> Iterator[None]:
-    """A worker compiles thousands of programs; those of earlier files are hardly ever used again."""
+    """A worker compiles thousands of programs; those of earlier tests are hardly ever used again."""
     yield
     try:
         with open("/proc/self/statm") as file:
