@@ -70,7 +70,7 @@ def test_no_matrix_of_classes_by_classes_is_multiplied_by_another() -> None:
     )
     row = learner.rows(np.zeros((1, 1)), np.zeros((1, 1)))
     with jax.enable_x64(True):
-        one = jax.tree.map(lambda leaf: leaf[0], row)
+        one = jax.tree.map(lambda leaf: leaf[0], learner.loop.arranged(row))
         jaxpr = jax.make_jaxpr(lambda state: learner.loop._learn(state, one))(learner.state).jaxpr
     assert "dot_general" in set(primitives(jaxpr))
     assert max(products(jaxpr)) < classes**3 / 4
