@@ -1,5 +1,7 @@
 """Tables that gain classes and columns: what a late class is told beforehand, and what a limit of memory lets go."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,49 @@ def test_a_class_that_comes_later_is_no_number_in_the_past() -> None:
     past = Past(2, (1, 2))
     rows = past.rows(np.array([0.0, 1.0, 2.0, 19.0, 0.0]), [])
     np.testing.assert_array_equal(rows, [[0, 0], [-1, 0], [1, -1], [0, 1], [0, 0]])
+
+
+def test_rows_that_wait_for_their_label_take_a_column_that_comes_among_them() -> None:
+    """It is missing in them; all of them are learned in the end."""
+    rng = np.random.default_rng(0)
+    rows = [{"a": float(value), "y": float(value > 0)} for value in rng.normal(size=140)]
+    rows = [row | ({"late": float(number)} if number >= 120 else {}) for number, row in enumerate(rows)]
+    run = nk.learn(rows, target="y", task="binary", learner="single", model="linear", sample=100, label_delay=5)
+    assert run.rows["learned"] == 140
+    assert "late" in run.features
+
+
+USERS_OWN = """
+import jax.numpy as jnp
+import numpy as np
+
+def layers(inputs, outputs):
+    return lambda p, u: jnp.tanh(u @ p["in"]) @ p["out"], {"in": np.ones((inputs, 3)), "out": np.zeros((3, outputs))}
+
+def one_vector(inputs, outputs):
+    return lambda p, u: u @ p.reshape(len(u), outputs), np.zeros(inputs * outputs)
+"""
+
+
+@pytest.mark.parametrize(("name", "again"), [("layers", False), ("one_vector", True)])
+def test_a_network_of_the_users_own_starts_again_where_nothing_tells_its_parameters_apart(
+    name: str, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere a row without the new column has the prediction it had."""
+    (tmp_path / "users_own_network.py").write_text(USERS_OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    inputs, scores = table(60, 2)
+    options = make_options(learner="single", model=f"users_own_network:{name}", past="none")
+    learner = TableLearner(options, [True] * 4, [TargetShape("binary", 2, 2)], limits=False)
+    learn(learner, inputs, scores.argmax(axis=1))
+    before = learner.predict(learner.rows(inputs[:5])).targets[0].probabilities
+    learner.add_features([True])
+    after = learner.predict(learner.rows(inputs[:5])).targets[0].probabilities
+    if again:
+        np.testing.assert_allclose(after, 0.5, atol=1e-9)
+    else:
+        np.testing.assert_allclose(after, before, rtol=1e-9)
+    assert np.isfinite(learn(learner, inputs, scores.argmax(axis=1))).all()
 
 
 def test_a_limit_of_memory_lets_members_go_when_a_table_grows() -> None:

@@ -186,11 +186,13 @@ def make_architecture(spec: GroupSpec, seed: int, shape: Shape, outputs: int) ->
 
 
 def grows_into(small: UsersOwn, large: UsersOwn, inputs: int, more: int) -> bool:
-    """Whether `large`, with the parameters of `small` in the corners of its own, is `small` where new inputs are 0."""
-    row = np.random.default_rng(0).normal(size=inputs)
+    """Whether `large`, with parameters of `small` in the corners of its own, is `small` where new inputs are 0."""
+    rng = np.random.default_rng(0)
+    row = rng.normal(size=inputs)
+    own = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=np.shape(leaf))), small.start)
     try:
-        params = in_corner(*(jax.tree.map(jnp.asarray, one.start) for one in (small, large)))
-        before = np.ravel(small.apply(small.start, row))
+        params = in_corner(own, jax.tree.map(jnp.asarray, large.start))
+        before = np.ravel(small.apply(own, row))
         after = np.ravel(large.apply(params, np.append(row, np.zeros(more))))
     except (TypeError, ValueError):
         return False
