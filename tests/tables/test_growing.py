@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import natkal as nk
 from natkal.errors import StreamError
 from natkal.settings.options import make_options
 from natkal.tables.learner.past import Past
