@@ -19,6 +19,8 @@ collect_ignore = [
     "curvature/spread_worker.py",
     "stream/hosts_worker.py",
 ]  # programs of their own
+if "NATKAL_FORECASTS" not in os.environ:
+    collect_ignore.append("benchmarks/test_forecast_tasks.py")  # needs series that are not part of the project
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 FLOAT64 = os.environ.get("NATKAL_DTYPE", "float64") == "float64"

@@ -205,7 +205,7 @@ def test_a_class_that_comes_late_has_the_probability_that_the_rows_before_leave_
     state, row = learned(learner, task, FIRST, 2)
     found = np.asarray(jax.jit(learner.predict)(state, row._replace(known=np.int32(3))).probabilities)
     assert 0.2 / ROWS < found[1] < 5 / ROWS
-    assert found[2] == 0
+    assert found[2] < 1e-4  # the law of the target's own past leaves something for the classes there is room for
     late = jax.jit(learner.step)(state, row._replace(known=np.int32(3)), np.array([1.0, 1.0]))[0].late
     np.testing.assert_allclose(np.asarray(late.offsets), [0, -np.log(ROWS), -1e9], rtol=1e-12)
     started = jax.jit(learner.step)(learner.init(), row._replace(known=np.int32(3)), np.array([1.0, 1.0]))[0].late

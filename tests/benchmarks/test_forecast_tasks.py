@@ -1,12 +1,12 @@
-"""The protocol of the published table: the simplest models have their published figures."""
+"""The protocol of the published table: the simplest models have their published figures.
 
-import os
+Collected where NATKAL_FORECASTS names the folder of the series (tests/conftest.py).
+"""
 
 import pytest
-from benchmarks.forecast_tasks import FOLDER, SIMPLE, published, scores, windows
+from benchmarks.forecast_tasks import SIMPLE, published, scores, windows
 
 
-@pytest.mark.skipif(FOLDER not in os.environ, reason=f"{FOLDER} names no folder of series")
 @pytest.mark.parametrize("model", sorted(SIMPLE))
 def test_simple_models_have_their_published_figures(model):
     asked = windows()
