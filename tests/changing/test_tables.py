@@ -73,7 +73,12 @@ FILES: dict[str, Any] = {
     "with 50 microseconds a row": (classes_in_turn(step(300, 150, 2, 4)), ["--budget", "50"]),
     "two targets": (TWO_TARGETS, ["--target", "z"]),
 }
-SLOW = {"one more class every 25 rows, up to 12", "54 columns, seven classes in turn", "with 1 MB of memory"}
+SLOW = {
+    "8 classes, then 20",
+    "one more class every 25 rows, up to 12",
+    "54 columns, seven classes in turn",
+    "with 1 MB of memory",
+}
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
