@@ -75,6 +75,8 @@ FILES: dict[str, Any] = {
 }
 SLOW = {
     "8 classes, then 20",
+    "4 columns, then 80",
+    "four columns of words",
     "one more class every 25 rows, up to 12",
     "54 columns, seven classes in turn",
     "with 1 MB of memory",
